@@ -1,0 +1,1 @@
+"""The host: everything between the hook plugins and the user. Imports `hookspecs` alone."""
