@@ -32,6 +32,7 @@
     │   └── McpToolInvalid         MCP_TOOL_INVALID                422
     ├── ChannelClosed              CHANNEL_CLOSED                  503  a channel can carry no more messages
     │   └── ChannelFault           CHANNEL_FAULT                   502  the peer broke the channel's framing or bounds
+    ├── TraceNotFound              TRACE_NOT_FOUND                 404
     ├── ConversionUnsupported      CONVERSION_UNSUPPORTED          422  a converter has no such direction
     └── CallError                                                       one call did not succeed
         ├── ToolNotFound           TOOL_NOT_FOUND                  404  unknown, hidden and unexposed alike
@@ -312,6 +313,13 @@ class ConversionUnsupported(BasculeError):
     status = 422
 
 
+class TraceNotFound(BasculeError):
+    """No run of this id is kept: it never was, or it is older than the bound on traces."""
+
+    code = "TRACE_NOT_FOUND"
+    status = 404
+
+
 class CallError(BasculeError):
     """One call did not succeed. At MCP each of them is a result with ``isError``."""
 
@@ -340,9 +348,7 @@ class ToolArgumentsInvalid(CallError):
     code = "TOOL_ARGUMENTS_INVALID"
     status = 422
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, problems: Sequence[Mapping[str, str]] = ()
-    ) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[Mapping[str, str]] = ()) -> None:
         super().__init__(message, hint=hint)
         self.problems = tuple(problems)
 
