@@ -16,9 +16,9 @@ from .config import Config, Limits
 from .markers import hookspec
 
 LOADER_VARIABLES = frozenset(
-    [
-        "BASH_ENV",
+    {
         "BASHOPTS",
+        "BASH_ENV",
         "CDPATH",
         "ENV",
         "GCONV_PATH",
@@ -26,7 +26,6 @@ LOADER_VARIABLES = frozenset(
         "GLOBIGNORE",
         "IFS",
         "JAVA_TOOL_OPTIONS",
-        "_JAVA_OPTIONS",
         "JDK_JAVA_OPTIONS",
         "NODE_OPTIONS",
         "NODE_PATH",
@@ -36,17 +35,18 @@ LOADER_VARIABLES = frozenset(
         "PERL5OPT",
         "PERLLIB",
         "PS4",
+        "PYTHONBREAKPOINT",
+        "PYTHONEXECUTABLE",
         "PYTHONHOME",
         "PYTHONINSPECT",
         "PYTHONPATH",
         "PYTHONSTARTUP",
         "PYTHONUSERBASE",
-        "PYTHONEXECUTABLE",
-        "PYTHONBREAKPOINT",
         "RUBYLIB",
         "RUBYOPT",
         "SHELLOPTS",
-    ]
+        "_JAVA_OPTIONS",
+    }
 )
 """Variables that make an approved program run other code; whoever may set them has changed the command."""
 
