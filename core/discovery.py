@@ -107,7 +107,7 @@ def _settle(candidates: list[Found]) -> Iterator[Discovery]:
 
 
 def _load(found: Found) -> Discovery:
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
     try:
         manager: NamedExtensionManager[Any] = NamedExtensionManager(
             ENTRY_POINT_GROUP,
