@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...hookspecs import (
     JsonObject,
@@ -103,7 +103,7 @@ def read_progress(params: object) -> tuple[int, Progress] | None:
     message = params.get("message")
     return token, Progress(
         float(done),
-        float(total) if _is_number(total) and total is not None else None,
+        float(total) if _is_number(total) else None,
         message[:4096] if isinstance(message, str) else None,
     )
 
@@ -113,7 +113,7 @@ def cancelled_params(request_id: int, reason: str) -> dict[str, Any]:
     return {"requestId": request_id, "reason": reason}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 

@@ -33,8 +33,8 @@ from ...hookspecs import (
     ToolResultTooLarge,
 )
 from ..codecs import legacy
-from ..jsonrpc import encode, encode_notification
-from .session import ErrorResponse, Progressed, Reply, Response, Session, ToolListChanged
+from ..jsonrpc import ErrorResponse, Response, encode, encode_notification
+from .session import Progressed, Reply, Session, ToolListChanged
 
 _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which does not read
 

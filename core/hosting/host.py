@@ -1,0 +1,270 @@
+"""One connection to one plugin's server, from start to end.
+
+A host lives once: a restart makes a new one, with the next generation. One task owns the connection; whoever starts
+or stops the host only talks to that task. The way down, written first::
+
+    stop asked, or the reader ended          the owner task wakes
+    on_lost(error)                           tools leave the registry, before anything else (N4.2)
+    waiters are failed                       PLUGIN_HOST_UNAVAILABLE, each with an error of its own
+    the transport's context is left          stdin closed, grace, terminate, kill: bounded by the launcher
+    children that the transport forgot       are ended here, the same way
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+
+from ...hookspecs import (
+    BasculeError,
+    ChannelClosed,
+    Child,
+    ClientTransport,
+    ConnectContext,
+    JsonObject,
+    LaunchRequest,
+    Limits,
+    McpError,
+    McpProtocolError,
+    PluginHostStartFailed,
+    PluginHostUnavailable,
+    ProgressListener,
+    ToolConverter,
+    ToolResult,
+)
+from ..manifest import Manifest
+from ..upstream import Upstream
+from .diagnostics import HostDiagnostics
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """What a host is made from. ``launch`` passes the environment gate and the owner's launcher (N6.9)."""
+
+    manifest: Manifest
+    transport: ClientTransport
+    converter: ToolConverter
+    launch: Callable[[LaunchRequest], Awaitable[Child]]
+    limits: Limits
+    client_version: str
+
+
+class Host:
+    """The running side of a plugin, once. ``on_lost`` is told when a ready server goes away by itself."""
+
+    def __init__(
+        self, spec: HostSpec, generation: int, on_lost: Callable[[Host, BasculeError, bool], None]
+    ) -> None:
+        self._spec = spec
+        self._on_lost = on_lost
+        self._upstream: Upstream | None = None
+        self._stop = asyncio.Event()
+        self._lost: BasculeError | None = None
+        self._children: list[Child] = []
+        self._owner: asyncio.Task[None] | None = None
+        self._listed: asyncio.Future[list[JsonObject]] = asyncio.get_running_loop().create_future()
+        self._admitted = False
+        self.generation = generation
+        self.diagnostics = HostDiagnostics(spec.limits.stderr_bytes)
+        self.started_at: float | None = None
+
+    @property
+    def plugin_id(self) -> str:
+        return self._spec.manifest.id
+
+    @property
+    def upstream(self) -> Upstream | None:
+        """The session, for what it knows of the server; ``None`` before there is one."""
+        return self._upstream
+
+    # --- start and stop -------------------------------------------------------------------------------
+
+    async def start(self) -> Sequence[JsonObject]:
+        """Connect, shake hands and list the tools, within the manifest's start-up time (N4.1.3–N4.1.7).
+
+        Raises ``PluginHostStartFailed``, an ``McpError`` or what the gate says; nothing is left behind then,
+        nor when this is cancelled.
+        """
+        self._owner = asyncio.create_task(self._own(), name=f"host {self.plugin_id}")
+        try:
+            return await asyncio.shield(self._listed)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def admitted(self) -> None:
+        """The tools stand in the registry from now on: losing the server is ``on_lost``'s affair."""
+        if self._lost is not None:
+            raise self._start_failure(self._lost)
+        self._admitted = True
+
+    async def stop(self) -> None:
+        """End the server and all it started; returns when nothing is left. Survives being cancelled."""
+        self._stop.set()
+        if self._owner is None:
+            return
+        cancelled = False
+        while not self._owner.done():
+            try:
+                await asyncio.shield(self._owner)
+            except asyncio.CancelledError:
+                cancelled = not self._owner.cancelled()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _own(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                stack.push_async_callback(self._end_children)
+                await self._live(stack)
+        except Exception as error:
+            log.debug("host %s ended", self.plugin_id, exc_info=True)
+            self._settle(error)
+        finally:
+            self._settle(PluginHostUnavailable(f"{self.plugin_id} was stopped while it started"))
+
+    def _settle(self, error: Exception) -> None:
+        if not self._listed.done():
+            self._listed.set_exception(self._start_failure(error))
+            self._listed.exception()  # whoever started may be gone: this is no forgotten error
+
+    async def _live(self, stack: AsyncExitStack) -> None:
+        startup = asyncio.create_task(self._connect(stack))
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({startup, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not startup.done():
+                return
+            reader, tools = startup.result()
+            if not self._listed.done():
+                self._listed.set_result(tools)
+            await asyncio.wait({reader, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if reader.done():
+                self._went_away(reader.exception() or ChannelClosed("the server closed the connection"))
+            elif self._upstream is not None:
+                self._upstream.fail(lambda: PluginHostUnavailable(f"{self.plugin_id} was stopped"))
+        finally:
+            stopped.cancel()
+            startup.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await startup
+
+    async def _connect(self, stack: AsyncExitStack) -> tuple[asyncio.Task[None], list[JsonObject]]:
+        spec = self._spec
+        context = ConnectContext(spec.manifest.id, spec.manifest.directory, self._launch, spec.limits, self.diagnostics)
+        try:
+            async with asyncio.timeout(spec.manifest.startup_seconds):
+                channel = await stack.enter_async_context(spec.transport.connect(spec.manifest.backend, context))
+                upstream = self._upstream = Upstream(channel, spec.limits, on_tools_changed=self._tools_changed)
+                reader = asyncio.create_task(upstream.run(), name=f"reader {self.plugin_id}")
+                stack.push_async_callback(_end_task, reader)
+                tools = await self._negotiate(upstream, reader)
+        except TimeoutError:
+            raise PluginHostStartFailed(
+                f"the server was not ready within {spec.manifest.startup_seconds:g} s",
+                hint="does it answer initialize on stdout, unbuffered? See also backend.startup_timeout_seconds",
+            ) from None
+        self.started_at = time.time()
+        return reader, tools
+
+    async def _negotiate(self, upstream: Upstream, reader: asyncio.Task[None]) -> list[JsonObject]:
+        """Shake hands and list while the reader lives; its end is the reason why not."""
+
+        async def negotiate() -> list[JsonObject]:
+            await upstream.initialize(self._spec.client_version)
+            return await upstream.list_tools()
+
+        talk = asyncio.create_task(negotiate())
+        try:
+            await asyncio.wait({talk, reader}, return_when=asyncio.FIRST_COMPLETED)
+            if not talk.done():
+                raise reader.exception() or ChannelClosed("the server closed the connection")
+            return talk.result()
+        finally:
+            talk.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await talk
+
+    async def _launch(self, request: LaunchRequest) -> Child:
+        child = await self._spec.launch(request)
+        self._children.append(child)
+        return child
+
+    async def _end_children(self) -> None:
+        for child in self._children:
+            await child.end_tree(self._spec.limits.shutdown_grace_seconds)
+
+    # --- losing the server ----------------------------------------------------------------------------
+
+    def _tools_changed(self) -> None:
+        """The new set is not trusted: the host is lost, and a restart looks at everything anew (N4.2.3).
+
+        Before the tools were listed it says nothing new: they are listed after it.
+        """
+        if self._listed.done() and not self._stop.is_set():
+            self._lose(McpProtocolError("the server announced other tools", hint="restart it to look at them"), True)
+            self._stop.set()
+
+    def _went_away(self, error: BaseException) -> None:
+        if isinstance(error, BasculeError):
+            self._lose(error, False)
+        else:
+            log.error("the transport of %s failed", self.plugin_id, exc_info=error)
+            self._lose(ChannelClosed(f"its transport failed: {type(error).__name__}: {error}"[:500]), False)
+
+    def _lose(self, error: BasculeError, changed: bool) -> None:
+        if self._lost is not None:
+            return
+        text = f"{self.plugin_id} is not available: {error.message}"
+        lost = self._lost = PluginHostUnavailable(
+            text, hint=f"restart it: the plugin {self.plugin_id}", diagnosis=self.diagnostics.tail() or None
+        )
+        if self._admitted:
+            self._on_lost(self, lost, changed)
+        if self._upstream is not None:
+            self._upstream.fail(lambda: PluginHostUnavailable(text, hint=lost.hint))
+
+    def _start_failure(self, error: Exception) -> BasculeError:
+        """What to say of a start that failed: protocol faults keep their code, an end is a failed start."""
+        if isinstance(error, BasculeError) and not isinstance(error, ChannelClosed | McpError | PluginHostUnavailable):
+            if error.diagnosis is None:
+                error.diagnosis = self.diagnostics.tail() or None
+            return error
+        tail = self.diagnostics.tail() or None
+        if isinstance(error, McpError):
+            error.diagnosis = tail
+            return error
+        if isinstance(error, BasculeError):
+            return PluginHostStartFailed(error.message, hint=error.hint, diagnosis=tail)
+        log.error("the transport of %s failed", self.plugin_id, exc_info=error)
+        return PluginHostStartFailed(f"its transport failed: {type(error).__name__}: {error}"[:500], diagnosis=tail)
+
+    # --- calls ----------------------------------------------------------------------------------------
+
+    async def call(self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None) -> ToolResult:
+        """Send a call and read its result; see ``Upstream.call`` for what is raised."""
+        if self._upstream is None:
+            raise PluginHostUnavailable(f"{self.plugin_id} is not available: it has not started")
+        manifest = self._spec.manifest
+        result = await self._upstream.call(
+            remote_name,
+            arguments,
+            seconds=manifest.tool_seconds,
+            idle_seconds=manifest.progress_idle_seconds,
+            progress=progress,
+        )
+        return self._spec.converter.read_result(result)
+
+
+async def _end_task(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        await task
+
+

@@ -1,0 +1,89 @@
+"""The tools that can be called now. A plugin's tools come and go as one set (N4.1.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ..hookspecs import JsonObject, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
+
+if TYPE_CHECKING:
+    from .contracts import Validator
+
+
+class Destination(Protocol):
+    """Where a tool's calls are sent."""
+
+    @property
+    def generation(self) -> int: ...
+
+    async def call(self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None) -> ToolResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tool with all that a call needs, made once when it is registered."""
+
+    tool: ToolDefinition
+    arguments: Validator
+    output: Validator | None
+    granted: frozenset[str]
+    destination: Destination
+
+
+class Registry:
+    """Looked up by id or alias; listed in the order of ids."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Entry] = {}
+        self._by_plugin: dict[str, tuple[Entry, ...]] = {}
+        self._listed: tuple[Entry, ...] = ()
+
+    def find(self, name: str) -> Entry | None:
+        """The tool of this id or alias."""
+        return self._by_name.get(name)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Every tool, in the order of their ids."""
+        return self._listed
+
+    def of(self, plugin_id: str) -> tuple[Entry, ...]:
+        """One plugin's tools."""
+        return self._by_plugin.get(plugin_id, ())
+
+    def check_free(self, plugin_id: str, names: Sequence[str]) -> None:
+        """Raise ``PluginToolConflict`` where another plugin holds one of ``names`` (N4.1.2)."""
+        for name in names:
+            taken = self._by_name.get(name)
+            if taken is not None and taken.tool.plugin_id != plugin_id:
+                raise PluginToolConflict(
+                    f"{name!r} is registered already, by {taken.tool.plugin_id}",
+                    hint=f"disable {taken.tool.plugin_id} first, or rename the tool",
+                )
+
+    def replace(self, plugin_id: str, entries: Sequence[Entry]) -> None:
+        """Put ``entries`` in the place of the plugin's tools, all or none."""
+        names = [name for entry in entries for name in (entry.tool.name, entry.tool.alias)]
+        self.check_free(plugin_id, names)
+        self.withdraw(plugin_id)
+        self._by_plugin[plugin_id] = tuple(entries)
+        for entry in entries:
+            self._by_name[entry.tool.alias] = entry
+            self._by_name[entry.tool.name] = entry
+        self._relist()
+
+    def withdraw(self, plugin_id: str) -> bool:
+        """Take the plugin's tools away; ``False`` where there were none."""
+        entries = self._by_plugin.pop(plugin_id, None)
+        if entries is None:
+            return False
+        for entry in entries:
+            self._by_name.pop(entry.tool.name, None)
+            self._by_name.pop(entry.tool.alias, None)
+        self._relist()
+        return True
+
+    def _relist(self) -> None:
+        everything = [entry for entries in self._by_plugin.values() for entry in entries]
+        self._listed = tuple(sorted(everything, key=lambda entry: entry.tool.name))
