@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from ...hookspecs import (
     BasculeError,
     ChannelClosed,
+    ChannelFault,
     Child,
     ClientTransport,
     ConnectContext,
     JsonObject,
     LaunchRequest,
     Limits,
-    McpError,
     McpProtocolError,
     PluginHostStartFailed,
     PluginHostUnavailable,
@@ -58,15 +58,14 @@ class HostSpec:
 class Host:
     """The running side of a plugin, once. ``on_lost`` is told when a ready server goes away by itself."""
 
-    def __init__(
-        self, spec: HostSpec, generation: int, on_lost: Callable[[Host, BasculeError, bool], None]
-    ) -> None:
+    def __init__(self, spec: HostSpec, generation: int, on_lost: Callable[[Host, BasculeError, bool], None]) -> None:
         self._spec = spec
         self._on_lost = on_lost
         self._upstream: Upstream | None = None
         self._stop = asyncio.Event()
         self._lost: BasculeError | None = None
         self._children: list[Child] = []
+        self._startup: asyncio.Timeout | None = None
         self._owner: asyncio.Task[None] | None = None
         self._listed: asyncio.Future[list[JsonObject]] = asyncio.get_running_loop().create_future()
         self._admitted = False
@@ -107,10 +106,11 @@ class Host:
     async def stop(self) -> None:
         """End the server and all it started; returns when nothing is left. Survives being cancelled."""
         self._stop.set()
-        if self._owner is None:
-            return
+        if self._startup is not None:
+            with suppress(RuntimeError):  # the start is over
+                self._startup.reschedule(asyncio.get_running_loop().time())
         cancelled = False
-        while not self._owner.done():
+        while self._owner is not None and not self._owner.done():
             try:
                 await asyncio.shield(self._owner)
             except asyncio.CancelledError:
@@ -122,28 +122,48 @@ class Host:
         try:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(self._end_children)
-                await self._live(stack)
+                reader = await self._connect(stack)
+                await self._until_over(reader)
         except Exception as error:
-            log.debug("host %s ended", self.plugin_id, exc_info=True)
             self._settle(error)
         finally:
-            self._settle(PluginHostUnavailable(f"{self.plugin_id} was stopped while it started"))
+            self._settle(PluginHostUnavailable(f"{self.plugin_id} was stopped"))
 
     def _settle(self, error: Exception) -> None:
+        """Tell whoever started why it failed, once nothing of the start is left."""
         if not self._listed.done():
             self._listed.set_exception(self._start_failure(error))
             self._listed.exception()  # whoever started may be gone: this is no forgotten error
 
-    async def _live(self, stack: AsyncExitStack) -> None:
-        startup = asyncio.create_task(self._connect(stack))
+    async def _connect(self, stack: AsyncExitStack) -> asyncio.Task[None]:
+        """Start, in the task that will also leave the connection: contexts may demand that."""
+        spec = self._spec
+        manifest = spec.manifest
+        context = ConnectContext(manifest.id, manifest.directory, self._launch, spec.limits, self.diagnostics)
+        try:
+            async with asyncio.timeout(0 if self._stop.is_set() else manifest.startup_seconds) as self._startup:
+                channel = await stack.enter_async_context(spec.transport.connect(manifest.backend, context))
+                upstream = self._upstream = Upstream(channel, spec.limits, on_tools_changed=self._tools_changed)
+                reader = asyncio.create_task(upstream.run(), name=f"reader {self.plugin_id}")
+                stack.push_async_callback(_end_task, reader)
+                tools = await self._negotiate(upstream, reader)
+        except TimeoutError:
+            raise self._not_in_time() from None
+        self.started_at = time.time()
+        self._listed.set_result(tools)
+        return reader
+
+    def _not_in_time(self) -> BasculeError:
+        if self._stop.is_set():
+            return PluginHostUnavailable(f"{self.plugin_id} was stopped while it started")
+        return PluginHostStartFailed(
+            f"the server was not ready within {self._spec.manifest.startup_seconds:g} s",
+            hint="does it answer initialize on stdout, unbuffered? See also backend.startup_timeout_seconds",
+        )
+
+    async def _until_over(self, reader: asyncio.Task[None]) -> None:
         stopped = asyncio.create_task(self._stop.wait())
         try:
-            await asyncio.wait({startup, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not startup.done():
-                return
-            reader, tools = startup.result()
-            if not self._listed.done():
-                self._listed.set_result(tools)
             await asyncio.wait({reader, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if reader.done():
                 self._went_away(reader.exception() or ChannelClosed("the server closed the connection"))
@@ -151,27 +171,6 @@ class Host:
                 self._upstream.fail(lambda: PluginHostUnavailable(f"{self.plugin_id} was stopped"))
         finally:
             stopped.cancel()
-            startup.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await startup
-
-    async def _connect(self, stack: AsyncExitStack) -> tuple[asyncio.Task[None], list[JsonObject]]:
-        spec = self._spec
-        context = ConnectContext(spec.manifest.id, spec.manifest.directory, self._launch, spec.limits, self.diagnostics)
-        try:
-            async with asyncio.timeout(spec.manifest.startup_seconds):
-                channel = await stack.enter_async_context(spec.transport.connect(spec.manifest.backend, context))
-                upstream = self._upstream = Upstream(channel, spec.limits, on_tools_changed=self._tools_changed)
-                reader = asyncio.create_task(upstream.run(), name=f"reader {self.plugin_id}")
-                stack.push_async_callback(_end_task, reader)
-                tools = await self._negotiate(upstream, reader)
-        except TimeoutError:
-            raise PluginHostStartFailed(
-                f"the server was not ready within {spec.manifest.startup_seconds:g} s",
-                hint="does it answer initialize on stdout, unbuffered? See also backend.startup_timeout_seconds",
-            ) from None
-        self.started_at = time.time()
-        return reader, tools
 
     async def _negotiate(self, upstream: Upstream, reader: asyncio.Task[None]) -> list[JsonObject]:
         """Shake hands and list while the reader lives; its end is the reason why not."""
@@ -232,18 +231,20 @@ class Host:
 
     def _start_failure(self, error: Exception) -> BasculeError:
         """What to say of a start that failed: protocol faults keep their code, an end is a failed start."""
-        if isinstance(error, BasculeError) and not isinstance(error, ChannelClosed | McpError | PluginHostUnavailable):
-            if error.diagnosis is None:
-                error.diagnosis = self.diagnostics.tail() or None
-            return error
-        tail = self.diagnostics.tail() or None
-        if isinstance(error, McpError):
-            error.diagnosis = tail
-            return error
+        failure = self._as_start_failure(error)
+        if failure.diagnosis is None:
+            failure.diagnosis = self.diagnostics.tail() or None
+        return failure
+
+    def _as_start_failure(self, error: Exception) -> BasculeError:
+        if isinstance(error, ChannelFault):
+            return McpProtocolError(error.message)
+        if isinstance(error, ChannelClosed):
+            return PluginHostStartFailed(f"{error.message} before it was ready", hint="see the end of its stderr")
         if isinstance(error, BasculeError):
-            return PluginHostStartFailed(error.message, hint=error.hint, diagnosis=tail)
+            return error
         log.error("the transport of %s failed", self.plugin_id, exc_info=error)
-        return PluginHostStartFailed(f"its transport failed: {type(error).__name__}: {error}"[:500], diagnosis=tail)
+        return PluginHostStartFailed(f"its transport failed: {type(error).__name__}: {error}"[:500])
 
     # --- calls ----------------------------------------------------------------------------------------
 
@@ -266,5 +267,3 @@ async def _end_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError, Exception):
         await task
-
-

@@ -1,0 +1,266 @@
+"""The one road to a tool: find, check, permit, send. Nothing goes around it (N5.5, N6.7).
+
+=======  =====================================================================  =================================
+station  question                                                               refusal
+=======  =====================================================================  =================================
+find     does it exist, and may this caller know it?                            ``TOOL_NOT_FOUND``
+check    do the arguments fit its schema?                                       ``TOOL_ARGUMENTS_INVALID``
+permit   do all permission checks let it run, and a person where one is asked?  ``TOOL_PERMISSION_DENIED`` …
+send     (the step's row is on disk from here on) what does the server answer?  ``MCP_TOOL_CALL_FAILED`` …
+=======  =====================================================================  =================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter, time
+
+from ..hookspecs import (
+    Ask,
+    AskPerson,
+    BasculeError,
+    CallEnded,
+    Caller,
+    CallFacts,
+    Deny,
+    Exposure,
+    ExposurePolicy,
+    Limits,
+    PermissionCheck,
+    ProgressListener,
+    ToolArgumentsInvalid,
+    ToolBusy,
+    ToolCall,
+    ToolCallCancelled,
+    ToolCallFailed,
+    ToolConfirmationDeclined,
+    ToolConfirmationUnavailable,
+    ToolDefinition,
+    ToolNotFound,
+    ToolPermissionDenied,
+    ToolResult,
+    Verdict,
+)
+from .combine import exposed, permitted
+from .contracts import CheckTooExpensive
+from .events import Events
+from .registry import Entry, Registry
+from .traces import StepEnd, StepStart, Traces
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Who is asked on the road."""
+
+    checks: Mapping[str, PermissionCheck]
+    policies: Mapping[str, ExposurePolicy]
+    environment: str
+
+
+class _Passage:
+    """One call on the road, and what is known of it so far."""
+
+    __slots__ = ("began", "call", "checked", "entry", "permitted", "sent", "step", "verdict")
+
+    def __init__(self, call: ToolCall, step: str) -> None:
+        self.call = call
+        self.step = step
+        self.began = perf_counter()
+        self.checked = self.permitted = self.sent = 0.0
+        self.entry: Entry | None = None
+        self.verdict: Verdict | None = None
+
+
+class Gateway:
+    """Holds the road; ``through`` gives a way in its own face of it."""
+
+    def __init__(self, registry: Registry, guards: Guards, traces: Traces, events: Events, limits: Limits) -> None:
+        self._registry = registry
+        self._guards = guards
+        self._traces = traces
+        self._events = events
+        self._limits = limits
+        self._in_flight: defaultdict[Caller, int] = defaultdict(int)
+
+    def tools(self, caller: Caller, exposure: Exposure) -> list[ToolDefinition]:
+        """Every tool that ``caller`` may know, in the order of their ids."""
+        policies = self._guards.policies
+        tools = (entry.tool for entry in self._registry.entries())
+        return [tool for tool in tools if exposed(policies, tool, caller, exposure)]
+
+    async def call(
+        self,
+        call: ToolCall,
+        exposure: Exposure,
+        *,
+        progress: ProgressListener | None = None,
+        ask: AskPerson | None = None,
+    ) -> ToolResult:
+        """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
+        passage = _Passage(call, self._traces.next_id())
+        self._enter(call.caller)
+        try:
+            entry = self._find(passage, exposure)
+            self._check(passage, entry)
+            await self._permit(passage, entry, exposure, ask)
+            await self._traces.open(self._start(passage))
+            passage.sent = perf_counter()
+            result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress)
+            if result.failed:
+                raise ToolCallFailed(result.text or f"{call.tool} says that it failed", result=result)
+        except asyncio.CancelledError:
+            self._close(passage, error=ToolCallCancelled(f"the caller of {call.tool} no longer waits"))
+            raise
+        except BasculeError as error:
+            self._close(passage, error=error)
+            raise
+        finally:
+            self._leave(call.caller)
+        self._close(passage, result=result)
+        return result
+
+    # --- the stations ---------------------------------------------------------------------------------
+
+    def _enter(self, caller: Caller) -> None:
+        if self._in_flight[caller] >= self._limits.calls_per_caller:
+            raise ToolBusy(
+                f"{self._in_flight[caller]} calls of yours are in flight", hint="wait for some of them to come back"
+            )
+        self._in_flight[caller] += 1
+
+    def _leave(self, caller: Caller) -> None:
+        self._in_flight[caller] -= 1
+        if not self._in_flight[caller]:
+            del self._in_flight[caller]
+
+    def _find(self, passage: _Passage, exposure: Exposure) -> Entry:
+        call = passage.call
+        entry = self._registry.find(call.tool)
+        if entry is None or not exposed(self._guards.policies, entry.tool, call.caller, exposure):
+            raise ToolNotFound.named(call.tool)
+        passage.entry = entry
+        return entry
+
+    def _check(self, passage: _Passage, entry: Entry) -> None:
+        try:
+            problems = entry.arguments.problems(passage.call.arguments)
+        except CheckTooExpensive as error:
+            raise ToolArgumentsInvalid(f"the arguments of {entry.tool.name} are too expensive to check") from error
+        passage.checked = perf_counter()
+        if problems:
+            shown = "; ".join(f"{problem.pointer or 'arguments'}: {problem.problem}" for problem in problems)
+            raise ToolArgumentsInvalid(
+                f"the arguments do not fit {entry.tool.name}: {shown}",
+                problems=[{"pointer": problem.pointer, "problem": problem.problem} for problem in problems],
+            )
+
+    async def _permit(self, passage: _Passage, entry: Entry, exposure: Exposure, ask: AskPerson | None) -> None:
+        call, guards = passage.call, self._guards
+        facts = CallFacts(entry.granted, guards.environment, exposure, ask is not None, call.run)
+        verdict = await permitted(guards.checks, self._limits.check_seconds, call, entry.tool, facts)
+        passage.verdict = verdict
+        passage.permitted = perf_counter()
+        if isinstance(verdict, Deny):
+            raise ToolPermissionDenied(f"{entry.tool.name} may not run: {verdict.reason}")
+        if isinstance(verdict, Ask):
+            await self._confirm(verdict.question, call, ask)
+
+    async def _confirm(self, question: str, call: ToolCall, ask: AskPerson | None) -> None:
+        if ask is None:
+            raise ToolConfirmationUnavailable(
+                f"{call.tool} needs a person's yes, and there is no one to ask here",
+                hint="call it from where someone can answer",
+            )
+        try:
+            async with asyncio.timeout(self._limits.confirm_seconds):
+                agreed = await ask(question, call)
+        except TimeoutError:
+            raise ToolConfirmationDeclined(f"no one answered for {call.tool} in time") from None
+        if agreed is not True:
+            raise ToolConfirmationDeclined(f"{call.tool} was not confirmed")
+
+    # --- the trace ------------------------------------------------------------------------------------
+
+    def _start(self, passage: _Passage) -> StepStart:
+        call, entry, verdict = passage.call, passage.entry, passage.verdict
+        caller = call.caller
+        return StepStart(
+            id=passage.step,
+            run=call.run,
+            tool=call.tool if entry is None else entry.tool.name,
+            plugin=None if entry is None else entry.tool.plugin_id,
+            generation=None if entry is None else entry.destination.generation,
+            started_at=time() - (perf_counter() - passage.began),
+            caller={
+                "platform": caller.platform,
+                "user": caller.user,
+                "session": caller.session,
+                "transport": caller.transport,
+                "identity": None if caller.identity is None else caller.identity.name,
+            },
+            decision=None if verdict is None else type(verdict).__name__.lower(),
+            decision_reason=_reason(verdict),
+            decision_rule=None if verdict is None else verdict.rule,
+            arguments=call.arguments,
+        )
+
+    def _close(self, passage: _Passage, *, result: ToolResult | None = None, error: BasculeError | None = None) -> None:
+        now = perf_counter()
+        sent = passage.sent
+        if isinstance(error, ToolCallFailed):
+            result = error.result
+        end = StepEnd(
+            outcome="ok" if error is None else "error",
+            code=None if error is None else error.code,
+            queued=(sent or now) - passage.began,
+            validating=passage.checked - passage.began if passage.checked else None,
+            upstream=now - sent if sent else None,
+            total=now - passage.began,
+            result=None if result is None else result.output,
+            output_valid=self._output_valid(passage, result),
+        )
+        if sent:
+            self._traces.close(passage.step, end)
+        else:
+            self._traces.refuse(self._start(passage), end)
+        if self._events.watched:
+            self._events.publish(CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, end.total))
+
+    def _output_valid(self, passage: _Passage, result: ToolResult | None) -> bool | None:
+        """A result that breaks its outputSchema is relayed all the same; the trace says so."""
+        entry = passage.entry
+        if result is None or result.failed or entry is None or entry.output is None:
+            return None
+        try:
+            return not entry.output.problems(result.output)
+        except CheckTooExpensive:
+            return None
+
+    def through(self, exposure: Exposure) -> Road:
+        """The road as one way in sees it."""
+        return Road(self, exposure)
+
+
+def _reason(verdict: Verdict | None) -> str | None:
+    if verdict is None:
+        return None
+    return verdict.question if isinstance(verdict, Ask) else verdict.reason
+
+
+class Road:
+    """The gateway for one way in: its exposure decides what is listed and what can be called, alike (A4)."""
+
+    def __init__(self, gateway: Gateway, exposure: Exposure) -> None:
+        self._gateway = gateway
+        self._exposure = exposure
+
+    async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
+        return self._gateway.tools(caller, self._exposure)
+
+    async def call(
+        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
+    ) -> ToolResult:
+        return await self._gateway.call(call, self._exposure, progress=progress, ask=ask)
