@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, time
 
@@ -24,6 +25,7 @@ from ..hookspecs import (
     BasculeError,
     CallEnded,
     Caller,
+    CallError,
     CallFacts,
     Deny,
     Exposure,
@@ -101,40 +103,51 @@ class Gateway:
     ) -> ToolResult:
         """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
         passage = _Passage(call, self._traces.next_id())
-        self._enter(call.caller)
         try:
-            entry = self._find(passage, exposure)
-            self._check(passage, entry)
-            await self._permit(passage, entry, exposure, ask)
-            await self._traces.open(self._start(passage))
-            passage.sent = perf_counter()
-            result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress)
-            if result.failed:
-                raise ToolCallFailed(result.text or f"{call.tool} says that it failed", result=result)
+            with self._slot(call.caller):
+                result = await self._pass(passage, exposure, progress, ask)
         except asyncio.CancelledError:
             self._close(passage, error=ToolCallCancelled(f"the caller of {call.tool} no longer waits"))
             raise
         except BasculeError as error:
             self._close(passage, error=error)
             raise
-        finally:
-            self._leave(call.caller)
+        except Exception as error:
+            self._close(passage, error=CallError(f"{type(error).__name__}: {error}"[:500]))
+            raise
         self._close(passage, result=result)
+        return result
+
+    async def _pass(
+        self, passage: _Passage, exposure: Exposure, progress: ProgressListener | None, ask: AskPerson | None
+    ) -> ToolResult:
+        call = passage.call
+        entry = self._find(passage, exposure)
+        self._check(passage, entry)
+        await self._permit(passage, entry, exposure, ask)
+        await self._traces.open(self._start(passage))
+        passage.sent = perf_counter()
+        result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress)
+        if result.failed:
+            raise ToolCallFailed(result.text or f"{call.tool} says that it failed", result=result)
         return result
 
     # --- the stations ---------------------------------------------------------------------------------
 
-    def _enter(self, caller: Caller) -> None:
+    @contextmanager
+    def _slot(self, caller: Caller) -> Iterator[None]:
+        """One of the caller's places on the road."""
         if self._in_flight[caller] >= self._limits.calls_per_caller:
             raise ToolBusy(
                 f"{self._in_flight[caller]} calls of yours are in flight", hint="wait for some of them to come back"
             )
         self._in_flight[caller] += 1
-
-    def _leave(self, caller: Caller) -> None:
-        self._in_flight[caller] -= 1
-        if not self._in_flight[caller]:
-            del self._in_flight[caller]
+        try:
+            yield
+        finally:
+            self._in_flight[caller] -= 1
+            if not self._in_flight[caller]:
+                del self._in_flight[caller]
 
     def _find(self, passage: _Passage, exposure: Exposure) -> Entry:
         call = passage.call

@@ -103,12 +103,16 @@ class Host:
             raise self._start_failure(self._lost)
         self._admitted = True
 
-    async def stop(self) -> None:
-        """End the server and all it started; returns when nothing is left. Survives being cancelled."""
+    def give_up(self) -> None:
+        """Ask the server to be ended, whatever it is about; ``start`` then fails."""
         self._stop.set()
         if self._startup is not None:
             with suppress(RuntimeError):  # the start is over
                 self._startup.reschedule(asyncio.get_running_loop().time())
+
+    async def stop(self) -> None:
+        """End the server and all it started; returns when nothing is left. Survives being cancelled."""
+        self.give_up()
         cancelled = False
         while self._owner is not None and not self._owner.done():
             try:
@@ -124,7 +128,7 @@ class Host:
                 stack.push_async_callback(self._end_children)
                 reader = await self._connect(stack)
                 await self._until_over(reader)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whoever started is told, in words
             self._settle(error)
         finally:
             self._settle(PluginHostUnavailable(f"{self.plugin_id} was stopped"))
