@@ -78,6 +78,8 @@ FAMILIES = (
     Family("bascule_observers", "observer", "name", ("__call__",)),
 )
 
+GUARDING_HOOKS = frozenset(family.hook for family in FAMILIES if family.guards)
+
 _MAX_OFFERS = 1_000  # of one hook plugin to one hook: an endless generator must not hang the start
 
 
@@ -97,7 +99,7 @@ class HookPlugin:
     @property
     def guards(self) -> frozenset[str]:
         """The hooks by which it guards calls: if it goes missing, nothing may be served (fail closed)."""
-        return frozenset(family.hook for family in FAMILIES if family.guards and self.offers.get(family.hook))
+        return frozenset(hook for hook in GUARDING_HOOKS if self.offers.get(hook))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,3 +252,25 @@ def _checked(family: Family, offer: Any) -> str:
             hint=f"see the Protocol that {family.hook} names in {hookspecs.__name__}",
         )
     return name
+
+
+def missing_guards(
+    lineup: Lineup, remembered: Mapping[str, frozenset[str]], required: Iterable[str], disabled: Iterable[str]
+) -> dict[str, str]:
+    """Which hook plugins guarded calls once, or are required, and are not in force now; with the reason.
+
+    While there is one, no server transport may start: its check or policy would silently be missing. The owner
+    gives it up by disabling it by name.
+    """
+    known = {plugin.name: plugin for plugin in lineup.hook_plugins}
+    guards = {name for name, hooks in remembered.items() if hooks & GUARDING_HOOKS}
+    missing: dict[str, str] = {}
+    for name in sorted((guards | set(required)) - set(disabled)):
+        plugin = known.get(name)
+        if plugin is None:
+            missing[name] = "it is not installed any more"
+        elif plugin.error is not None:
+            missing[name] = str(plugin.error)
+        elif not remembered.get(name, frozenset()) & GUARDING_HOOKS <= plugin.guards:
+            missing[name] = "it no longer offers the check or the policy that it offered before"
+    return missing

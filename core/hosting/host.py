@@ -42,6 +42,8 @@ from .diagnostics import HostDiagnostics
 
 log = logging.getLogger(__name__)
 
+_MAX_LISTINGS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
@@ -69,6 +71,7 @@ class Host:
         self._owner: asyncio.Task[None] | None = None
         self._listed: asyncio.Future[list[JsonObject]] = asyncio.get_running_loop().create_future()
         self._admitted = False
+        self._changed = False
         self.generation = generation
         self.diagnostics = HostDiagnostics(spec.limits.stderr_bytes)
         self.started_at: float | None = None
@@ -100,7 +103,7 @@ class Host:
     def admitted(self) -> None:
         """The tools stand in the registry from now on: losing the server is ``on_lost``'s affair."""
         if self._lost is not None:
-            raise self._start_failure(self._lost)
+            raise self._as_start_failure(self._lost)
         self._admitted = True
 
     def give_up(self) -> None:
@@ -178,12 +181,7 @@ class Host:
 
     async def _negotiate(self, upstream: Upstream, reader: asyncio.Task[None]) -> list[JsonObject]:
         """Shake hands and list while the reader lives; its end is the reason why not."""
-
-        async def negotiate() -> list[JsonObject]:
-            await upstream.initialize(self._spec.client_version)
-            return await upstream.list_tools()
-
-        talk = asyncio.create_task(negotiate())
+        talk = asyncio.create_task(self._talk(upstream))
         try:
             await asyncio.wait({talk, reader}, return_when=asyncio.FIRST_COMPLETED)
             if not talk.done():
@@ -193,6 +191,16 @@ class Host:
             talk.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await talk
+
+    async def _talk(self, upstream: Upstream) -> list[JsonObject]:
+        """Servers announce changes while they still set themselves up: list again until one list stands."""
+        await upstream.initialize(self._spec.client_version)
+        for _ in range(_MAX_LISTINGS):
+            self._changed = False
+            tools = await upstream.list_tools()
+            if not self._changed:
+                return tools
+        raise McpProtocolError(f"the server announced other tools during each of {_MAX_LISTINGS} listings")
 
     async def _launch(self, request: LaunchRequest) -> Child:
         child = await self._spec.launch(request)
@@ -206,10 +214,8 @@ class Host:
     # --- losing the server ----------------------------------------------------------------------------
 
     def _tools_changed(self) -> None:
-        """The new set is not trusted: the host is lost, and a restart looks at everything anew (N4.2.3).
-
-        Before the tools were listed it says nothing new: they are listed after it.
-        """
+        """The new set is not trusted: the host is lost, and a restart looks at everything anew (N4.2.3)."""
+        self._changed = True
         if self._listed.done() and not self._stop.is_set():
             self._lose(McpProtocolError("the server announced other tools", hint="restart it to look at them"), True)
             self._stop.set()

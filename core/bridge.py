@@ -1,0 +1,250 @@
+"""The bridge: puts the rooms together and lives as an async context manager.
+
+An agent in the process uses it like this::
+
+    async with Bridge(Settings.load(None), plugins=[Path("fixtures/mcp-echo")], grant=True) as bridge:
+        async with bridge.run(agent="researcher") as run:
+            result = await run.call("mcp-fixture.echo", {"message": "hello"})
+
+The way down, written first: server transports are left (drained), tools leave the registry, hosts end in parallel,
+the traces are written out, the store is closed, the lock is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from ..hookspecs import (
+    EVERYTHING,
+    BasculeError,
+    HookPluginRequired,
+    PluginState,
+    Run,
+    ServerTransport,
+)
+from .discovery import discover
+from .events import Events
+from .gateway import Gateway, Guards
+from .launching import Planner
+from .lineup import Lineup, assemble, missing_guards
+from .plugins import House, Plugins
+from .redaction import Redactor
+from .registry import Registry
+from .runs import AgentRuns
+from .settings import HookConfig, Settings
+from .store import StateLock, Store, default_state_directory
+from .traces import Traces
+from .view import View
+
+log = logging.getLogger(__name__)
+
+_DATABASE = "bascule.db"
+
+
+def lineup_for(settings: Settings) -> Lineup:
+    """Find, load and ask every hook plugin that the settings do not disable."""
+    disabled = frozenset(settings.disabled_hook_plugins)
+    state = state_directory(settings)
+    return assemble(discover(disabled), lambda name: HookConfig(settings, name, state))
+
+
+def state_directory(settings: Settings) -> Path:
+    """Where this bridge keeps what it remembers."""
+    return settings.state or default_state_directory()
+
+
+class Bridge:
+    """Everything that runs between the hook plugins and whoever calls.
+
+    ``plugins`` are directories to host for this bridge alone; ``grant`` grants them all that they declare. With
+    ``remember`` the bridge holds the state directory's lock and brings back what was enabled there; without, it
+    only reads grants and adds traces (a one-shot command).
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        plugins: Iterable[Path] = (),
+        grant: bool = False,
+        remember: bool = True,
+    ) -> None:
+        self.settings = Settings() if settings is None else settings
+        self._directories = tuple(plugins)
+        self._grant = grant
+        self._remember = remember
+        self._stack = AsyncExitStack()
+        self._starting: list[asyncio.Task[None]] = []
+        self.failures: dict[str, BasculeError] = {}
+        self.closed: HookPluginRequired | None = None
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Bridge:
+        try:
+            await self._assemble()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _assemble(self) -> None:
+        settings = self.settings
+        state = state_directory(settings)
+        if self._remember:
+            self._stack.enter_context(StateLock.acquire(state))
+        self._store = Store.open(state)
+        self._stack.callback(self._store.close)
+        self.lineup = lineup_for(settings)
+        self._look_for_missing_guards()
+        redactor = Redactor()
+        self.traces = await self._stack.enter_async_context(Traces(state / _DATABASE, settings.limits, redactor))
+        self._events = Events(self.lineup.observers.values())
+        self._registry = Registry()
+        guards = Guards(self.lineup.permission_checks, self.lineup.exposure_policies, settings.environment)
+        self.gateway = Gateway(self._registry, guards, self.traces, self._events, settings.limits)
+        self.plugins = Plugins(
+            House(
+                settings,
+                self.lineup,
+                self._store,
+                self._registry,
+                self._events,
+                Planner(settings.executables),
+                redactor,
+                version(),
+            )
+        )
+        self._stack.push_async_callback(self.plugins.shut_down)
+        await self._start_plugins()
+        self._stack.push_async_callback(self._break_off_starts)
+
+    def _look_for_missing_guards(self) -> None:
+        settings, store = self.settings, self._store
+        for name in settings.disabled_hook_plugins:
+            store.forget_offers(name)
+        missing = missing_guards(
+            self.lineup, store.remembered_offers(), settings.required_hook_plugins, settings.disabled_hook_plugins
+        )
+        if missing:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+            self.closed = HookPluginRequired(
+                f"hook plugins that guard calls are missing ({reasons}): no server transport starts",
+                hint="mend them, or give them up by name with --no-hook-plugin NAME",
+            )
+            log.error("%s", self.closed)
+        for plugin in self.lineup.hook_plugins:
+            if plugin.guards and plugin.error is None:
+                store.remember_offers(plugin.name, plugin.guards)
+
+    async def _start_plugins(self) -> None:
+        """Start what was asked for, and what was enabled when the state was last used: in parallel, in the background."""
+        slots = asyncio.Semaphore(self.settings.limits.parallel_starts)
+        if self._remember:
+            for record in self._store.load_plugins():
+                await self._bring_back(record.directory, record.plugin_id, record.enabled, slots)
+        for directory in self._directories:
+            await self._take_in(directory, slots)
+
+    async def _bring_back(self, directory: Path, plugin_id: str, enabled: bool, slots: asyncio.Semaphore) -> None:
+        try:
+            view = await self.plugins.install(directory)
+        except BasculeError as error:
+            self.failures[plugin_id] = error
+            log.error("%s is not back: %s", plugin_id, error)
+            return
+        if enabled and view.state is PluginState.DISABLED:
+            self._start_soon(view.plugin_id, slots)
+
+    async def _take_in(self, directory: Path, slots: asyncio.Semaphore) -> None:
+        try:
+            view = await self.plugins.install(directory, keep=False)
+            if self._grant:
+                await self.plugins.grant(view.plugin_id, view.permissions)
+        except BasculeError as error:
+            self.failures[str(directory)] = error
+            return
+        self._start_soon(view.plugin_id, slots)
+
+    def _start_soon(self, plugin_id: str, slots: asyncio.Semaphore) -> None:
+        async def start() -> None:
+            async with slots:
+                try:
+                    await self.plugins.enable(plugin_id)
+                except BasculeError as error:
+                    self.failures[plugin_id] = error
+
+        self._starting.append(asyncio.create_task(start(), name=f"start {plugin_id}"))
+
+    async def _break_off_starts(self) -> None:
+        for task in self._starting:
+            task.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Wait until every plugin that was to be started is up, or has failed for a reason that stands in `failures`."""
+        if self._starting:
+            await asyncio.wait(self._starting)
+
+    # --- use ------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def run(self, agent: str, *, purpose: str | None = None) -> AsyncIterator[Run]:
+        """Open a run for an agent in this process, once the plugins have settled."""
+        await self.settled()
+        runs = AgentRuns(self.gateway.through(EVERYTHING), self.traces, platform="agent", transport="in-process")
+        async with runs.begin(agent, purpose=purpose) as run:
+            yield run
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[object]]:
+        """Listen to events from now on."""
+        return self._events.listen()
+
+    def readiness(self) -> Mapping[str, str]:
+        """What is not ready, and why."""
+        waiting = {
+            view.plugin_id: view.reason or view.state.value.replace("_", " ")
+            for view in self.plugins.list()
+            if view.state in (PluginState.ENABLING, PluginState.ERROR)
+        }
+        return {**{name: str(error) for name, error in self.failures.items()}, **waiting}
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[Sequence[str]]:
+        """Open every server transport that the hook plugins offer; yields the names of those that are open.
+
+        One that does not open is reported and hurts no other. Raises ``HookPluginRequired`` where a guard is missing.
+        """
+        if self.closed is not None:
+            raise self.closed
+        async with AsyncExitStack() as stack:
+            opened = []
+            for name, transport in self.lineup.server_transports.items():
+                if await self._open(stack, name, transport):
+                    opened.append(name)
+            yield opened
+
+    async def _open(self, stack: AsyncExitStack, name: str, transport: ServerTransport) -> bool:
+        try:
+            await stack.enter_async_context(transport.serve(View(self, transport)))
+        except BasculeError as error:
+            self.failures[name] = error
+        except Exception as error:
+            log.exception("server transport %s failed", name)
+            self.failures[name] = BasculeError(f"the server transport {name} did not open: {error}")
+        else:
+            return True
+        return False
+
+
+def version() -> str:
+    """Our own version, as installed."""
+    return importlib.metadata.version("bascule")
