@@ -22,6 +22,7 @@ from pathlib import Path
 from ..hookspecs import (
     EVERYTHING,
     BasculeError,
+    Event,
     HookPluginRequired,
     PluginState,
     Run,
@@ -51,6 +52,13 @@ def lineup_for(settings: Settings) -> Lineup:
     disabled = frozenset(settings.disabled_hook_plugins)
     state = state_directory(settings)
     return assemble(discover(disabled), lambda name: HookConfig(settings, name, state))
+
+
+def open_traces(settings: Settings) -> Traces:
+    """What was called under these settings, for reading; enter it as a context."""
+    state = state_directory(settings)
+    Store.open(state).close()  # made, or brought up to date
+    return Traces(state / _DATABASE, settings.limits, Redactor())
 
 
 def state_directory(settings: Settings) -> Path:
@@ -204,7 +212,7 @@ class Bridge:
         async with runs.begin(agent, purpose=purpose) as run:
             yield run
 
-    def events(self) -> AbstractAsyncContextManager[AsyncIterator[object]]:
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Listen to events from now on."""
         return self._events.listen()
 

@@ -1,0 +1,130 @@
+"""``bascule check``: what a plugin is, what it would run, what it asks for. Nothing is started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...hookspecs import Isolation, LaunchPlan, LaunchRequest
+from ..admission import requested
+from ..bridge import lineup_for
+from ..launching import Planner
+from ..lineup import Lineup
+from ..manifest import Manifest, load_manifest
+from ..settings import Settings
+from . import options
+from .output import print_json
+
+_PACKAGE_RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "pnpx"})
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@options.common
+def check(
+    directory: Path,
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    as_json: bool,
+    verbose: int,
+) -> int:
+    """Read the manifest in DIR and show the complete command that enabling it would run. Starts nothing."""
+    settings = options.settings_from(config, state, no_hook_plugins, verbose)
+    lineup = lineup_for(settings)
+    report = _report(directory, settings, lineup)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0
+
+
+def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, Any]:
+    manifest = load_manifest(
+        directory, transports=lineup.client_transports, permissions=lineup.permissions, limits=settings.limits
+    )
+    transport = lineup.client_transports[manifest.transport]
+    request = transport.preview(manifest.backend, manifest.directory)
+    plan = None if request is None else Planner(settings.executables).plan(request, settings.limits)
+    launcher = lineup.launchers.get(settings.launchers.get(manifest.id, settings.launcher))
+    isolation = Isolation.NONE if launcher is None else launcher.isolation
+    return {
+        "id": manifest.id,
+        "name": manifest.name,
+        "version": manifest.version,
+        "manifest": str(manifest.path),
+        "digest": manifest.digest,
+        "transport": manifest.transport,
+        "permissions": sorted(requested(manifest)),
+        "tools": list(manifest.tools),
+        "command": None if plan is None or request is None else _command(plan, request),
+        "launcher": None if launcher is None else launcher.name,
+        "isolation": str(isolation),
+        "warnings": _warnings(manifest, plan, transport.starts_process, isolation),
+    }
+
+
+def _command(plan: LaunchPlan, request: LaunchRequest) -> dict[str, Any]:
+    return {
+        "executable": str(plan.executable),
+        "argv": list(plan.argv),
+        "cwd": str(plan.cwd),
+        "environment": sorted(plan.env),
+        "declared_environment": dict(request.env),
+        "passed_from_host": list(request.pass_env),
+    }
+
+
+def _warnings(manifest: Manifest, plan: LaunchPlan | None, starts_process: bool, isolation: Isolation) -> list[str]:
+    warnings = []
+    if starts_process and isolation is Isolation.NONE:
+        warnings.append("it would run with all your rights; outside environment development it is refused")
+    if plan is not None and plan.argv[0] in _PACKAGE_RUNNERS and not _pinned(plan.argv):
+        warnings.append(
+            f"{plan.argv[0]} fetches whatever is newest at each start: pin the package, as in NAME==1.2.3 or NAME@1.2.3"
+        )
+    if not manifest.tools:
+        warnings.append("it declares no tools")
+    return warnings
+
+
+def _pinned(argv: Sequence[str]) -> bool:
+    """Whether the package that is run names an exact version."""
+    packages = [argument for argument in argv[1:] if not argument.startswith("-")]
+    first = packages[0] if packages else ""
+    version = first.rpartition("==")[2] if "==" in first else first[1:].partition("@")[2]
+    return version[:1].isdigit()
+
+
+def _print(report: dict[str, Any]) -> None:
+    click.secho(f"{report['name']} {report['version']} ({report['id']})", bold=True)
+    click.echo(f"manifest     {report['manifest']}\n             sha256 {report['digest']}")
+    click.echo(f"permissions  {', '.join(report['permissions'])}")
+    click.echo(f"tools        {len(report['tools'])}")
+    for tool in report["tools"]:
+        click.echo(f"             {tool}")
+    _print_command(report)
+    click.echo(f"isolation    {report['isolation']} (launcher {report['launcher']})")
+    for warning in report["warnings"]:
+        click.secho(f"warning      {warning}", fg="yellow")
+
+
+def _print_command(report: dict[str, Any]) -> None:
+    command = report["command"]
+    if command is None:
+        click.echo(f"command      none: the transport {report['transport']} starts no process")
+        return
+    click.echo(f"command      {command['executable']}")
+    for index, argument in enumerate(command["argv"]):
+        click.echo(f"   argv[{index}]{' ' * (3 - len(str(index)))} {json.dumps(argument, ensure_ascii=True)}")
+    click.echo(f"   in        {command['cwd']}")
+    click.echo(f"   sees      {', '.join(command['environment'])}")
+    for name, value in command["declared_environment"].items():
+        click.echo(f"   sets      {name}={json.dumps(value, ensure_ascii=True)}")
+    for name in command["passed_from_host"]:
+        click.secho(f"   passes    {name} from your environment", fg="yellow")

@@ -1,0 +1,61 @@
+"""The exit codes of the command line; `docs/cli.md` explains them to users."""
+
+from __future__ import annotations
+
+from ...hookspecs.errors import (
+    BasculeError,
+    ExtensionError,
+    HookPluginError,
+    McpError,
+    PluginError,
+    PluginHostUnavailable,
+    PluginNotFound,
+    PluginPermissionRequired,
+    SettingsInvalid,
+    StateLocked,
+    StateUnavailable,
+    ToolArgumentsInvalid,
+    ToolCallTimeout,
+    ToolConfirmationDeclined,
+    ToolConfirmationUnavailable,
+    ToolNotFound,
+    ToolPermissionDenied,
+    TraceNotFound,
+    TrustApprovalRequired,
+)
+
+FAILED = 1
+USAGE = 2
+REFUSED = 3
+NOT_FOUND = 4
+PLUGIN = 5
+TIMED_OUT = 6
+STATE = 7
+INTERNAL = 70
+INTERRUPTED = 130
+
+_BY_ERROR: tuple[tuple[type[BasculeError], int], ...] = (
+    (TrustApprovalRequired, REFUSED),
+    (PluginPermissionRequired, REFUSED),
+    (ToolPermissionDenied, REFUSED),
+    (ToolConfirmationUnavailable, REFUSED),
+    (ToolConfirmationDeclined, REFUSED),
+    (ToolArgumentsInvalid, USAGE),
+    (SettingsInvalid, USAGE),
+    (ToolNotFound, NOT_FOUND),
+    (PluginNotFound, NOT_FOUND),
+    (TraceNotFound, NOT_FOUND),
+    (ToolCallTimeout, TIMED_OUT),
+    (StateLocked, STATE),
+    (StateUnavailable, STATE),
+    (PluginHostUnavailable, PLUGIN),
+    (ExtensionError, PLUGIN),
+    (PluginError, PLUGIN),
+    (McpError, PLUGIN),
+    (HookPluginError, PLUGIN),
+)
+
+
+def exit_code(error: BasculeError) -> int:
+    """The code for ``error``: the first row that fits; a failed call is 1."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), FAILED)

@@ -1,0 +1,80 @@
+"""Options that several commands share, and what they make of the settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ..settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def apply(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return apply
+
+
+common = _stack(
+    click.option(
+        "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings; ./bascule.yaml if there is one."
+    ),
+    click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where grants and traces are kept."),
+    click.option(
+        "--no-hook-plugin", "no_hook_plugins", multiple=True, metavar="NAME", help="Turn a hook plugin off by name."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.option("-v", "--verbose", count=True, help="Tell more on stderr; twice for everything."),
+)
+"""On every command."""
+
+hosting = _stack(
+    click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="A directory with a plugin.yaml; may be given more than once.",
+    ),
+    click.option(
+        "--dev",
+        is_flag=True,
+        help="For a trial: environment development, and the given plugins get all permissions they ask for. "
+        "Their servers then run with all YOUR rights.",
+    ),
+)
+"""On commands that host plugins."""
+
+
+def settings_from(
+    config: Path | None, state: Path | None, no_hook_plugins: tuple[str, ...], verbose: int, *, dev: bool = False
+) -> Settings:
+    """The settings of this call: the file's, then what the command line says."""
+    level = {0: logging.ERROR, 1: logging.INFO}.get(verbose, logging.DEBUG)
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    settings = Settings.load(config)
+    changes: dict[str, Any] = {}
+    if state is not None:
+        changes["state"] = state.absolute()
+    if no_hook_plugins:
+        changes["disabled_hook_plugins"] = (*settings.disabled_hook_plugins, *no_hook_plugins)
+    if dev:
+        changes["environment"] = "development"
+    return settings.with_(**changes) if changes else settings
+
+
+def say_dev(plugins: tuple[Path, ...]) -> None:
+    """``--dev`` is never silent."""
+    names = ", ".join(str(plugin) for plugin in plugins) or "no plugin"
+    click.secho(
+        f"--dev: {names} runs unsandboxed, with your rights and every permission it asks for", fg="yellow", err=True
+    )

@@ -1,0 +1,87 @@
+"""``bascule serve``: host plugins until stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ...hookspecs import Event, HostChanged
+from ..bridge import Bridge
+from ..settings import Settings
+from . import options
+from .output import harmless, print_json, show_error
+
+
+@click.command()
+@options.hosting
+@options.common
+def serve(
+    plugins: tuple[Path, ...],
+    dev: bool,
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    as_json: bool,
+    verbose: int,
+) -> int:
+    """Host plugins until stopped (Ctrl-C or SIGTERM), and open every way in that the hook plugins offer.
+
+    \b
+    bascule serve --dev --plugin fixtures/mcp-echo
+    """
+    settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=dev)
+    if dev:
+        options.say_dev(plugins)
+    asyncio.run(_serve(settings, plugins, dev, as_json))
+    return 0
+
+
+async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_json: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows has no such handlers; Ctrl-C still ends asyncio.run
+            loop.add_signal_handler(name, stop.set)
+    async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge:
+        telling = asyncio.create_task(_tell(bridge, as_json))
+        async with bridge.serve() as opened:
+            await _welcome(bridge, opened, as_json)
+            await stop.wait()
+        telling.cancel()
+    if not as_json:
+        click.echo("stopped")
+
+
+async def _welcome(bridge: Bridge, opened: object, as_json: bool) -> None:
+    await bridge.settled()
+    views = bridge.plugins.list()
+    if as_json:
+        print_json({"event": "serving", "transports": opened, "plugins": [asdict(view) for view in views]})
+        return
+    for error in bridge.failures.values():
+        show_error(error, as_json=False)
+    tools = sum(len(view.tools) for view in views)
+    ways = (
+        ", ".join(opened) if isinstance(opened, list) and opened else "none: no hook plugin offers a server transport"
+    )
+    click.echo(f"serving {tools} tools of {len(views)} plugins; ways in: {ways}")
+    click.echo("Ctrl-C stops")
+
+
+async def _tell(bridge: Bridge, as_json: bool) -> None:
+    async with bridge.events() as events:
+        async for event in events:
+            _show(event, as_json)
+
+
+def _show(event: Event, as_json: bool) -> None:
+    if as_json:
+        print_json({"event": type(event).__name__, **asdict(event)})
+    elif isinstance(event, HostChanged):
+        reason = f": {harmless(event.reason)}" if event.reason else ""
+        click.echo(f"{event.plugin_id} is {event.plugin_state.replace('_', ' ')}{reason}")
