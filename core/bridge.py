@@ -154,7 +154,7 @@ class Bridge:
                 store.remember_offers(plugin.name, plugin.guards)
 
     async def _start_plugins(self) -> None:
-        """Start what was asked for, and what was enabled when the state was last used: in parallel, in the background."""
+        """Start what was asked for, and what was enabled when this state was last used; in the background."""
         slots = asyncio.Semaphore(self.settings.limits.parallel_starts)
         if self._remember:
             for record in self._store.load_plugins():
@@ -198,7 +198,7 @@ class Bridge:
         await asyncio.gather(*self._starting, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Wait until every plugin that was to be started is up, or has failed for a reason that stands in `failures`."""
+        """Wait until every plugin that was to be started is up or has failed; the reasons stand in ``failures``."""
         if self._starting:
             await asyncio.wait(self._starting)
 

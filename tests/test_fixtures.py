@@ -43,9 +43,7 @@ class Server:
         self.tree = psutil.Process(process.pid)
         self.passed: list[Json] = []  # messages that were read while another one was waited for
         self.left: list[psutil.Process] = []  # children that may outlive their parent
-        self._lines: queue.Queue[bytes] = queue.Queue(
-            maxsize=64
-        )  # a server that never ends must not fill memory
+        self._lines: queue.Queue[bytes] = queue.Queue(maxsize=64)  # a server that never ends must not fill memory
         self._last_id = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -124,9 +122,7 @@ class Server:
 
     def begin_initialize(self, version: str = LATEST) -> int:
         client = {"name": "test", "version": "0"}
-        return self.begin(
-            "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-        )
+        return self.begin("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client})
 
     def close_stdin(self) -> None:
         self.left = self.tree.children(recursive=True)
@@ -153,9 +149,7 @@ class Server:
 
 
 @contextmanager
-def running(
-    command: list[str], directory: Path, *, stderr: int = subprocess.DEVNULL, **more: Any
-) -> Iterator[Server]:
+def running(command: list[str], directory: Path, *, stderr: int = subprocess.DEVNULL, **more: Any) -> Iterator[Server]:
     """Run a server in a process group of its own, of which nothing is left afterwards."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -228,9 +222,7 @@ def test_every_tool_is_described_and_has_an_object_schema(echo: Server) -> None:
     ("asked", "agreed"),
     [(each, each) for each in ("2024-11-05", "2025-03-26", "2025-06-18", LATEST)] + [("1999-01-01", LATEST)],
 )
-def test_a_known_version_is_echoed_and_an_unknown_one_answered_with_the_latest(
-    asked: str, agreed: str
-) -> None:
+def test_a_known_version_is_echoed_and_an_unknown_one_answered_with_the_latest(asked: str, agreed: str) -> None:
     with running([sys.executable, "server.py"], ECHO) as server:
         result = server.initialize(asked)
     assert result["protocolVersion"] == agreed
@@ -242,10 +234,7 @@ def test_a_known_version_is_echoed_and_an_unknown_one_answered_with_the_latest(
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
 def test_tools_are_refused_before_initialize(method: str) -> None:
     with running([sys.executable, "server.py"], ECHO) as server:
-        assert (
-            server.request(method, {"name": "echo", "arguments": {"message": "hi"}})["error"]["code"]
-            == -32602
-        )
+        assert server.request(method, {"name": "echo", "arguments": {"message": "hi"}})["error"]["code"] == -32602
         assert server.request("ping")["result"] == {}
 
 
@@ -398,9 +387,7 @@ def variants() -> list[str]:
 
 
 def modes() -> list[str]:
-    listed = subprocess.run(
-        [sys.executable, HOSTILE, "--modes"], capture_output=True, timeout=BOUND, check=True
-    )
+    listed = subprocess.run([sys.executable, HOSTILE, "--modes"], capture_output=True, timeout=BOUND, check=True)
     return listed.stdout.decode().split()
 
 
@@ -536,9 +523,7 @@ def test_never_reads_stdin_lets_the_pipe_fill_up() -> None:
 def test_variant_lists_what_it_declares_but_for_its_purpose(
     name: str, unlisted: set[str], undeclared: set[str]
 ) -> None:
-    declared = {
-        tool.removeprefix(f"fx-{name}.") for tool in manifest(VARIANTS / name)["contributes"]["tools"]
-    }
+    declared = {tool.removeprefix(f"fx-{name}.") for tool in manifest(VARIANTS / name)["contributes"]["tools"]}
     with variant(name) as server:
         listed = {quote(tool["name"], safe="") for tool in server.tools()}
     assert declared - listed == unlisted
@@ -562,9 +547,7 @@ def test_too_many_tools_are_one_too_many() -> None:
         assert len({tool["name"] for tool in server.tools()}) == 2001
 
 
-@pytest.mark.parametrize(
-    ("name", "cursors"), [("cursor-loop", ["same"] * 3), ("endless-pages", ["1", "2", "3"])]
-)
+@pytest.mark.parametrize(("name", "cursors"), [("cursor-loop", ["same"] * 3), ("endless-pages", ["1", "2", "3"])])
 def test_pages_without_an_end(name: str, cursors: list[str]) -> None:
     seen = []
     params: Json = {}
@@ -780,9 +763,7 @@ def test_replay_of_a_partial_line_ends_the_server() -> None:
         assert server.process.wait(BOUND) == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["101-tools-dup-names.bin", "102-tools-homoglyph.bin", "104-tools-cursor-loop.bin"]
-)
+@pytest.mark.parametrize("name", ["101-tools-dup-names.bin", "102-tools-homoglyph.bin", "104-tools-cursor-loop.bin"])
 def test_replay_at_list_answers_tools_list(name: str) -> None:
     with variant(f"replay-at-list-{name[:3]}") as server:
         request_id = server.begin("tools/list")
@@ -811,9 +792,7 @@ def test_every_case_that_is_too_large_for_a_file_is_generated() -> None:
         ("large-result-256kib-plus-1.bin", None, b"x", 256 * 1024 + 3),  # "text" stands there twice
     ],
 )
-def test_generated_line_is_as_large_as_described(
-    case: str, size: int | None, counted: bytes, count: int
-) -> None:
+def test_generated_line_is_as_large_as_described(case: str, size: int | None, counted: bytes, count: int) -> None:
     with variant("generated-lines") as server:
         server.begin_call("generate", {"case": case})
         line = server.line()

@@ -49,16 +49,13 @@ def _as_dict(plugin: HookPlugin) -> dict[str, Any]:
 
 def _row(plugin: HookPlugin) -> tuple[str, str, str, str]:
     distribution, version = plugin.found.distribution
-    offers = "; ".join(
-        f"{hook.removeprefix('bascule_').replace('_', ' ')}: {', '.join(names)}"
-        for hook, names in plugin.offers.items()
-    )
-    return (
-        plugin.name,
-        f"{distribution} {version}",
-        _state(plugin),
-        offers if plugin.error is None else str(plugin.error),
-    )
+    offers = "; ".join(f"{_family(hook)}: {', '.join(names)}" for hook, names in plugin.offers.items())
+    told = offers if plugin.error is None else str(plugin.error)
+    return plugin.name, f"{distribution} {version}", _state(plugin), told
+
+
+def _family(hook: str) -> str:
+    return hook.removeprefix("bascule_").replace("_", " ")
 
 
 def _state(plugin: HookPlugin) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -57,7 +58,7 @@ async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_js
         click.echo("stopped")
 
 
-async def _welcome(bridge: Bridge, opened: object, as_json: bool) -> None:
+async def _welcome(bridge: Bridge, opened: Sequence[str], as_json: bool) -> None:
     await bridge.settled()
     views = bridge.plugins.list()
     if as_json:
@@ -66,9 +67,7 @@ async def _welcome(bridge: Bridge, opened: object, as_json: bool) -> None:
     for error in bridge.failures.values():
         show_error(error, as_json=False)
     tools = sum(len(view.tools) for view in views)
-    ways = (
-        ", ".join(opened) if isinstance(opened, list) and opened else "none: no hook plugin offers a server transport"
-    )
+    ways = ", ".join(opened) or "none: no hook plugin offers a server transport"
     click.echo(f"serving {tools} tools of {len(views)} plugins; ways in: {ways}")
     click.echo("Ctrl-C stops")
 
