@@ -1,0 +1,72 @@
+"""What every test may use: the fixtures' folders, settings in a folder of their own, and a bridge on them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from bascule.core.bridge import Bridge
+from bascule.core.settings import Settings
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+ECHO = FIXTURES / "mcp-echo"
+VARIANTS = FIXTURES / "variants"
+
+Host = Callable[..., AbstractAsyncContextManager[Bridge]]
+
+
+@pytest.fixture
+def echo() -> Path:
+    """The fixture plugin `mcp-fixture`."""
+    return ECHO
+
+
+@pytest.fixture
+def variant() -> Callable[[str], Path]:
+    """The folder of a hostile variant, by name; its plugin is called `fx-NAME`."""
+    return lambda name: VARIANTS / name
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings in environment development with a state directory of the test's own.
+
+    `python3` is bound to this interpreter: what PATH has may be a shim that takes its time.
+    """
+    return Settings.load(None).with_(
+        environment="development", state=tmp_path / "state", executables={"python3": Path(sys.executable)}
+    )
+
+
+@pytest.fixture
+def host(settings: Settings) -> Host:
+    """Opens a bridge that hosts the given plugin folders with all permissions, and has settled."""
+
+    @asynccontextmanager
+    async def opened(*plugins: Path, use: Settings | None = None, grant: bool = True) -> AsyncIterator[Bridge]:
+        async with Bridge(use or settings, plugins=plugins, grant=grant, remember=False) as bridge:
+            await bridge.settled()
+            yield bridge
+
+    return opened
+
+
+@pytest.fixture
+def plugin_copy(tmp_path: Path) -> Callable[..., Path]:
+    """Copies a fixture plugin into the test's own folder and edits its manifest."""
+
+    def copied(source: Path, edit: Callable[[dict[str, object]], None] | None = None, name: str = "plugin") -> Path:
+        target = tmp_path / name
+        shutil.copytree(source, target)
+        if edit is not None:
+            manifest = yaml.safe_load((target / "plugin.yaml").read_text())
+            edit(manifest)
+            (target / "plugin.yaml").write_text(yaml.safe_dump(manifest))
+        return target
+
+    return copied
