@@ -22,6 +22,7 @@ from ..hookspecs import (
     HostChanged,
     HostView,
     Isolation,
+    JsonObject,
     Launcher,
     LaunchRequest,
     Limits,
@@ -305,7 +306,7 @@ class Plugins:
         if missing:
             raise _grants_missing(manifest.id, missing)
 
-    async def _register(self, plugin: _Plugin, host: Host, listed: Sequence[dict[str, object]]) -> None:
+    async def _register(self, plugin: _Plugin, host: Host, listed: Sequence[JsonObject]) -> None:
         admission = Admission(plugin.manifest, self._converter(), self._house.lineup.permissions)
         entries = await asyncio.to_thread(admission.admit, listed, host, plugin.granted)
         host.admitted()
