@@ -526,6 +526,14 @@ def test_a_permission_that_a_hook_plugin_registers_may_be_declared(tmp_path: Pat
 
 
 @pytest.mark.req("N5.4")
+def test_tools_call_is_always_known(tmp_path: Path) -> None:
+    (tmp_path / "plugin.yaml").write_text(GOOD.replace("notes.read", "tools.call"))
+    assert load_manifest(tmp_path, transports=TRANSPORTS, permissions=[], limits=Limits()).permissions == (
+        "tools.call",
+    )
+
+
+@pytest.mark.req("N5.4")
 def test_a_tool_may_ask_for_tools_call_without_declaring_it(load: Load) -> None:
     manifest = load(GOOD.replace("permission: notes.read", "permission: tools.call"))
     assert manifest.tools["fx.save"].permission == "tools.call"
