@@ -128,7 +128,7 @@ class Plugins:
             reason=None if plugin.reason is None else str(plugin.reason),
             permissions=tuple(sorted(requested(manifest))),
             granted=tuple(sorted(plugin.granted)),
-            tools=tuple(entry.tool.name for entry in self._house.registry.of(manifest.id)),
+            tools=tuple(sorted(entry.tool.name for entry in self._house.registry.of(manifest.id))),
             restart_allowed=plugin.row.restart,
             host=self._host_view(plugin),
         )
