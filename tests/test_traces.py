@@ -16,7 +16,7 @@ import pytest
 
 from bascule.core import database
 from bascule.core.redaction import REDACTED, Redactor
-from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces, recorder
+from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces
 from bascule.hookspecs.config import Limits
 from bascule.hookspecs.errors import StateUnavailable, TraceNotFound
 
