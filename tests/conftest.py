@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +20,26 @@ ECHO = FIXTURES / "mcp-echo"
 VARIANTS = FIXTURES / "variants"
 
 Host = Callable[..., AbstractAsyncContextManager[Bridge]]
+
+_TEST_SECONDS = 100.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own; a task that it leaves behind fails it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def scenario() -> None:
+        async with asyncio.timeout(_TEST_SECONDS):
+            await pyfuncitem.obj(**arguments)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks left behind: {left}"
+
+    asyncio.run(scenario())
+    return True
 
 
 @pytest.fixture
