@@ -38,7 +38,7 @@ soak: $(VENV)/.installed-all ## Repeat for minutes what must not leak
 	$(PYTEST) -m soak -rs $(ARGS)
 
 bench: $(VENV)/.installed-all ## Compare calls through Bascule with bare pipes
-	$(BIN)/python tests/bench/calls.py $(ARGS)
+	$(BIN)/python tests/bench/in_process.py $(ARGS)
 
 links: ## Make the links of the editable install anew
 	@mkdir -p .dev/bascule
