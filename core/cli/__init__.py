@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _exits() -> ModuleType:
-    """Import the exit codes: late, since they load every error, and so the contract, which ``--help`` can do without."""
+    """Import the exit codes: late, since they load every error and so the contract, which ``--help`` can do without."""
     from . import exits
 
     return exits
