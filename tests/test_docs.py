@@ -239,3 +239,19 @@ def test_pages_are_readable(page: Path) -> None:
     assert text.startswith("# "), "a page begins with its title"
     assert text.endswith("\n")
     assert not re.search(r"[ \t]+$", FENCE.sub("", text), re.MULTILINE), "blanks at the end of a line"
+
+
+@pytest.mark.skipif(not (ROOT / "core").is_dir(), reason="no repository")
+def test_every_room_of_the_core_is_in_the_plan_of_the_house() -> None:
+    rooms = {path.stem for path in (ROOT / "core").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    table = _section(_page("architecture.md"), "Rooms")
+    shown = {name for line in table.splitlines() for name in re.findall(r"`(\w+)/?`", line.split(" | ")[0])}
+    assert rooms - {"__init__"} <= shown
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "decisions").glob("*.md")), ids=lambda page: page.stem)
+def test_a_decision_says_what_it_costs(page: Path) -> None:
+    text = _text(page)
+    for part in ("**Context.**", "**Decision.**", "**Cost.**", "**How well kept.**"):
+        assert part in text
+    assert f"(decisions/{page.name})" in _page("architecture.md")
