@@ -240,7 +240,7 @@ class Gateway:
         else:
             self._traces.refuse(self._start(passage), end)
         if self._events.watched:
-            self._events.publish(CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, end.total))
+            self._events.publish(CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, now - passage.began))
 
     def _output_valid(self, passage: _Passage, result: ToolResult | None) -> bool | None:
         """A result that breaks its outputSchema is relayed all the same; the trace says so."""

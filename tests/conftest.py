@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
 

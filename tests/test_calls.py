@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from bascule.core.bridge import Bridge
 from bascule.hookspecs import (
     Caller,
@@ -22,7 +23,6 @@ from bascule.hookspecs import (
     ToolConfirmationUnavailable,
     ToolNotFound,
     ToolPermissionDenied,
-    ToolResultInvalid,
     ToolResultTooLarge,
 )
 
@@ -71,7 +71,12 @@ async def test_arguments_arrive_exactly_as_they_were_given(host, echo, arguments
 @pytest.mark.req("N5.5", "N9")
 @pytest.mark.parametrize(
     ("arguments", "pointer"),
-    [({}, ""), ({"message": 1}, "/message"), ({"message": "m", "mesage": 1}, ""), ({"message": "m", "x-1": "1"}, "/x-1")],
+    [
+        ({}, ""),
+        ({"message": 1}, "/message"),
+        ({"message": "m", "mesage": 1}, ""),
+        ({"message": "m", "x-1": "1"}, "/x-1"),
+    ],
 )
 async def test_arguments_that_do_not_fit_are_refused_before_the_server_sees_them(host, echo, arguments, pointer):
     async with host(echo) as bridge, bridge.run("test") as run:
@@ -259,7 +264,9 @@ async def test_no_secret_and_no_path_of_the_host_reaches_the_child(host, echo, m
         output = (await run.call("mcp-fixture.environment")).output
     assert "planted" not in json.dumps(output)
     assert Path(output["cwd"]) == echo
-    assert set(output["open_fds"]) <= {0, 1, 2} | {fd for fd in output["open_fds"] if fd > 2 and fd == max(output["open_fds"])}
+    assert set(output["open_fds"]) <= {0, 1, 2} | {
+        fd for fd in output["open_fds"] if fd > 2 and fd == max(output["open_fds"])
+    }
     assert set(output["environment"]) <= {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
         *("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED"),

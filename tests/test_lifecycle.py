@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
 from bascule.hookspecs import (
@@ -27,6 +28,7 @@ from bascule.hookspecs import (
     PluginPermissionRequired,
     PluginPermissionUndeclared,
     PluginState,
+    StateLocked,
     ToolNotFound,
     TrustApprovalRequired,
 )
@@ -356,7 +358,7 @@ async def test_taking_a_grant_away_from_an_enabled_plugin_disables_it(settings, 
 
 async def test_a_second_bridge_on_the_same_state_says_so_and_stops(settings: Settings, tmp_path: Path):
     async with Bridge(settings):
-        with pytest.raises(Exception, match="STATE|bridge") as locked:
+        with pytest.raises(StateLocked) as locked:
             async with Bridge(settings):
                 pass
         assert locked.value.code == "STATE_LOCKED"

@@ -6,6 +6,7 @@ import asyncio
 
 import psutil
 import pytest
+
 from bascule.hookspecs import HostStatus, PluginHostUnavailable, PluginState, ToolCallTimeout
 
 MIB = 1024 * 1024
@@ -133,8 +134,6 @@ async def test_requests_of_the_server_are_answered_and_never_executed(host, vari
 
 async def test_batches_are_read_where_the_revision_has_them(host, variant):
     async with host(variant("batch-2025-03-26")) as bridge, bridge.run("test") as run:
-        first, second = await asyncio.gather(
-            run.call("fx-batch-2025-03-26.pair"), run.call("fx-batch-2025-03-26.pair")
-        )
+        first, second = await asyncio.gather(run.call("fx-batch-2025-03-26.pair"), run.call("fx-batch-2025-03-26.pair"))
         assert not first.failed
         assert not second.failed

@@ -33,7 +33,7 @@ from ...hookspecs import (
     ToolResultTooLarge,
 )
 from ..codecs import legacy
-from ..jsonrpc import ErrorResponse, Response, encode, encode_notification
+from ..jsonrpc import ErrorResponse, Response, encode_notification, encode_result
 from .session import Progressed, Reply, Session, ToolListChanged
 
 _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which does not read
@@ -114,7 +114,7 @@ class Upstream:
         if waiter is None or waiter.future.done():
             return
         if waiter.tool is not None and size > self._limits.result_bytes:
-            size = len(encode(event.result))
+            size = len(encode_result(event.id, event.result))
             if size > self._limits.result_bytes:
                 waiter.future.set_exception(_too_large(size, self._limits.result_bytes))
                 return

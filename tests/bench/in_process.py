@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
 
@@ -52,9 +53,7 @@ class Bare(asyncio.SubprocessProtocol):
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         self._id += 1
         future = self._waiting[self._id] = asyncio.get_running_loop().create_future()
-        self._stdin.write(
-            self._encode({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}) + b"\n"
-        )
+        self._stdin.write(self._encode({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}) + b"\n")
         return await future
 
 
@@ -152,9 +151,7 @@ def main() -> None:
     print(f"calls of echo a second, medians of {given.rounds} interleaved rounds, Python {sys.version.split()[0]}")
     print(f"{'in flight':>10} {'bare exchange':>14} {'bridge':>10} {'ratio':>7}")
     for row in rows:
-        print(
-            f"{row['in flight']:>10} {row['bare exchange']:>14,.0f} {row['bridge']:>10,.0f} {row['ratio']:>7.2f}"
-        )
+        print(f"{row['in flight']:>10} {row['bare exchange']:>14,.0f} {row['bridge']:>10,.0f} {row['ratio']:>7.2f}")
 
 
 if __name__ == "__main__":
