@@ -66,7 +66,7 @@ class WriteQueue:
         try:
             database = await self._opened
         except BaseException:
-            self._writer.inbox.put(None)
+            await self._end_writer()
             raise
         self.running = True
         return database
@@ -80,7 +80,10 @@ class WriteQueue:
             for timer in (self._timer, self._watch, self._retry):
                 if timer is not None:
                     timer.cancel()
-            self._writer.inbox.put(None)
+            await self._end_writer()
+
+    async def _end_writer(self) -> None:
+        self._writer.inbox.put(None)
         await asyncio.to_thread(self._writer.join, _CLOSE_SECONDS)
 
     async def _drain(self) -> None:

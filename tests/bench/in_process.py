@@ -114,18 +114,20 @@ def cpu_of(count: int, in_flight: int) -> None:
             settings = Settings.load(None).with_(
                 environment="development", state=Path(state), executables={"python3": Path(sys.executable)}
             )
-            async with Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge:
-                async with bridge.run("bench") as run:
+            async with (
+                Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge,
+                bridge.run("bench") as run,
+            ):
 
-                    async def through() -> None:
-                        await run.call("mcp-fixture.echo", ARGUMENTS)
+                async def through() -> None:
+                    await run.call("mcp-fixture.echo", ARGUMENTS)
 
-                    await load(through, count // 4, in_flight)
-                    profile = cProfile.Profile()
-                    profile.enable()
-                    await load(through, count, in_flight)
-                    profile.disable()
-                    pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+                await load(through, count // 4, in_flight)
+                profile = cProfile.Profile()
+                profile.enable()
+                await load(through, count, in_flight)
+                profile.disable()
+                pstats.Stats(profile).sort_stats("tottime").print_stats(40)
 
     asyncio.run(only_bridge())
 
