@@ -215,9 +215,7 @@ class Downstream:
 
     async def _run_call(self, request: Request, call: ToolCall, client: codec.ClientInfo) -> None:
         try:
-            result = await self._road.call(
-                call, progress=self._listener(request, client), ask=self._asker(client)
-            )
+            result = await self._road.call(call, progress=self._listener(request, client), ask=self._asker(client))
             written = self._converter.write_result(result)
         except ToolCallFailed as error:
             written = self._failed(error)
