@@ -186,6 +186,17 @@ def test_the_example_of_a_hook_is_a_hook_plugin(hook: str, tmp_path: Path) -> No
     assert list(plugin.offers) == [hook]
 
 
+@pytest.mark.req("N1.2")
+def test_the_agent_in_the_readme_calls_a_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    (code,) = _blocks(_text(ROOT / "README.md"), "python")
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    assert "'message': 'hello'" in capsys.readouterr().out
+
+
 # --- pages ------------------------------------------------------------------------------------------------
 
 
