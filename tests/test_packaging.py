@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -120,6 +121,16 @@ def test_constraints_are_exact_versions_and_name_no_index() -> None:
         (specifier,) = Requirement(line).specifier
         assert specifier.operator == "=="
         assert "://" not in line
+
+
+@in_repository
+def test_no_file_names_a_package_index() -> None:
+    """Which index is asked is the machine's affair, not the repository's."""
+    index = re.compile(r"registry\.npm|pypi\.org|pythonhosted|deb\.debian|--index-url|--extra-index")
+    told = [ROOT / ".ci" / "run", ROOT / "Makefile", *ROOT.glob("*.*"), *(ROOT / "tests").rglob("*.*")]
+    told += (ROOT / "docs").rglob("*.md")
+    guilty = [path for path in told if path.is_file() and index.search(path.read_text("utf-8", "replace"))]
+    assert set(guilty) <= {Path(__file__).resolve()}
 
 
 @in_repository
