@@ -171,7 +171,7 @@ def test_the_contract_needs_pluggy_and_pydantic_and_nothing_else() -> None:
     ("edge", "doors"),
     [
         ("core.upstream", ("core.hosting",)),
-        ("core.downstream", ("core.gateway", "core.view")),
+        ("core.downstream", ("core.view",)),
         ("core.codecs", ("core.upstream", "core.downstream")),
         ("core.cli", ()),
     ],
