@@ -1,0 +1,68 @@
+"""What holds for every server alike: it is hosted from its manifest, and what it lists comes through as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule.hookspecs import HostStatus
+from interop import probe
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
+
+TOOL_LISTS = Path(__file__).resolve().parents[2] / "fixtures" / "tool-lists"
+
+RECORDED = {
+    "time": "mcp-server-time",
+    "git": "mcp-server-git",
+    "sqlite": "mcp-server-sqlite",
+    "fetch": "mcp-server-fetch",
+    "everything": "server-everything",
+    "filesystem": "server-filesystem",
+    "memory": "server-memory",
+    "sequential-thinking": "server-sequential-thinking",
+}
+SAMPLES = {"sdk1": "py-sdk1-sample", "sdk2": "py-sdk2-sample", "fastmcp4": "fastmcp4-sample"}
+
+
+def by_name(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Tools as text, since 1, 1.0 and true are equal to Python."""
+    return {tool["name"]: json.dumps(tool, sort_keys=True) for tool in tools}
+
+
+def recorded(name: str) -> tuple[str | None, dict[str, str]]:
+    """What such a server listed when the fixture was made, and its version then."""
+    record = json.loads((TOOL_LISTS / f"{name}.json").read_text())
+    return record["initialize_result"]["serverInfo"]["version"], by_name(record["tools_list_result"]["tools"])
+
+
+@pytest.mark.req("N1.2", "N3.2", "N3.3", "N4.1.9", "N4.2.1", "N5.1", "N6.2")
+@pytest.mark.parametrize("name", [*RECORDED, *SAMPLES])
+async def test_a_server_is_hosted_from_its_manifest_and_its_tools_come_through_unchanged(name, plugin, hosted):
+    mine = plugin(name)
+    backend = mine.manifest["backend"]
+    argv = [str(mine.executable), *backend.get("args", ())]
+    welcome, tools = await asyncio.to_thread(probe.listed, argv, mine.folder, backend.get("env", {}))
+    async with hosted(mine) as server:
+        host = server.view.host
+        assert (host.status, host.tools_count) == (HostStatus.READY, len(tools))
+        assert host.protocol_version == welcome["protocolVersion"]
+        info = welcome["serverInfo"]
+        assert (host.server_name, host.server_version) == (info["name"], info["version"])
+        definitions = await server.run.tools()
+        assert by_name(tool.origin.value for tool in definitions) == by_name(tools)
+        assert {tool.remote_name for tool in definitions} == {tool["name"] for tool in tools}
+        compare_with_fixture(name, info["version"], by_name(tools))
+
+
+def compare_with_fixture(name: str, version: str, listed: dict[str, str]) -> None:
+    then, tools = recorded(RECORDED.get(name) or SAMPLES[name])
+    if then != version:
+        return
+    if name in SAMPLES:  # the sample that was recorded had fewer tools
+        listed = {name: tool for name, tool in listed.items() if name in tools}
+    assert listed == tools

@@ -1,0 +1,83 @@
+"""Servers built on the SDKs: structured output, failures, progress, cancels, odd names, prints on stdout."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from bascule.hookspecs import Progress, ToolArgumentsInvalid, ToolCallFailed
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(90, func_only=True),
+    pytest.mark.parametrize("name", ["sdk1", "sdk2", "fastmcp4"]),
+]
+
+
+@pytest.mark.req("N5.1", "N5.3", "N5.6")
+async def test_structured_output_is_the_output_and_meets_its_schema(name, plugin, hosted):
+    async with hosted(plugin(name)) as server:
+        assert (await server.call("add", a=1)).output == {"result": 3}
+        assert (await server.call("add", a=1, b=5, note=None)).output == {"result": 6}
+        odd = await server.call("weird/name with space", x={"k": 1})
+        assert odd.output == {"a": 1, "b": "dict"}
+        assert (await server.call("noargs")).output == {"result": "nothing was needed"}
+        steps = await server.run.trace()
+        assert [step.output_valid for step in steps] == [True] * 4
+        assert steps[2].tool == f"{name}.weird%2Fname%20with%20space"
+
+
+@pytest.mark.req("N5.5", "N5.7")
+async def test_a_failing_tool_and_unfit_arguments_are_told_apart(name, plugin, hosted):
+    async with hosted(plugin(name)) as server:
+        with pytest.raises(ToolCallFailed, match="boom") as caught:
+            await server.call("boom")
+        assert caught.value.result.failed
+        with pytest.raises(ToolArgumentsInvalid, match="/a"):
+            await server.call("add", a="one")
+        assert [step.code for step in await server.run.trace()] == ["MCP_TOOL_CALL_FAILED", "TOOL_ARGUMENTS_INVALID"]
+
+
+@pytest.mark.req("N1.1")
+async def test_progress_comes_in_order_and_with_its_words(name, plugin, hosted):
+    seen: list[Progress] = []
+    async with hosted(plugin(name)) as server:
+        counted = await server.call("count", to=3, progress=seen.append)
+        assert counted.output == {"result": "counted to 3"}
+    assert seen == [Progress(step, 3, f"step {step}") for step in (1, 2, 3)]
+
+
+@pytest.mark.req("N6.8")
+async def test_a_cancel_reaches_the_tool_that_waits(name, plugin, hosted):
+    async with hosted(plugin(name)) as server:
+        waiting = asyncio.Event()
+        call = asyncio.create_task(server.call("wait", label="mine", progress=lambda _: waiting.set()))
+        await waiting.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with asyncio.timeout(10):
+            while (await server.call("given_up")).output != {"result": ["mine"]}:
+                await asyncio.sleep(0.01)
+        assert (await server.call("add", a=1)).output == {"result": 3}
+
+
+@pytest.mark.req("N4.2.1")
+async def test_a_call_in_flight_does_not_keep_a_server_from_being_ended(name, plugin, hosted):
+    async with hosted(plugin(name)) as server:
+        waiting = asyncio.Event()
+        call = asyncio.create_task(server.call("wait", label="x", progress=lambda _: waiting.set()))
+        await waiting.wait()
+        await server.bridge.plugins.disable(name)
+        with pytest.raises(Exception, match="was stopped") as caught:
+            await call
+        assert caught.value.code == "PLUGIN_HOST_UNAVAILABLE"
+
+
+@pytest.mark.req("N4.2.2")
+async def test_a_tool_that_prints_does_not_lose_the_server(name, plugin, hosted):
+    """SDK 1 lets the line through to stdout, where the manifest tolerates it; the others turn it aside."""
+    async with hosted(plugin(name)) as server:
+        assert (await server.call("chatter")).output == {"result": "said"}
+        assert (await server.call("noargs")).output == {"result": "nothing was needed"}
+        assert "a line that is no message" in server.bridge.plugins.logs(name)
