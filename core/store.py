@@ -1,0 +1,215 @@
+"""What the bridge remembers: installed plugins, the owner's grants, what hook plugins offered; and who may write.
+
+It stands in the state directory's ``bascule.db`` (see :mod:`.database`). Calls are short and synchronous, and safe
+from any thread; where another process is writing, one waits for it at most ``BUSY_SECONDS``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..hookspecs.errors import StateLocked, StateUnavailable
+from .database import DATABASE_NAME, Database
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """An installed plugin. ``manifest`` is the manifest's text as it was read, ``installed_at`` seconds since 1970."""
+
+    plugin_id: str
+    directory: Path
+    digest: str
+    manifest: str
+    enabled: bool
+    state: str
+    reason: str | None
+    installed_at: float
+
+
+class Store:
+    """The state directory's memory; every method raises ``StateUnavailable`` where the file can't be used."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, directory: Path | None) -> Store:
+        """Open the state in ``directory``, which is created (0700) where it is missing; ``None`` = in memory."""
+        return cls(Database.open(None if directory is None else directory / DATABASE_NAME))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def save_plugin(self, record: PluginRecord) -> None:
+        """Keep ``record`` in place of what was known of this plugin."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO plugins"
+                " (plugin_id, directory, digest, manifest, enabled, state, reason, installed_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.plugin_id,
+                    os.fsencode(record.directory),
+                    record.digest,
+                    record.manifest,
+                    record.enabled,
+                    record.state,
+                    record.reason,
+                    record.installed_at,
+                ),
+            )
+
+    def load_plugins(self) -> tuple[PluginRecord, ...]:
+        """Return every installed plugin, the first installed first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT plugin_id, directory, digest, manifest, enabled, state, reason, installed_at"
+                " FROM plugins ORDER BY installed_at, plugin_id"
+            ).fetchall()
+        return tuple(
+            PluginRecord(plugin_id, Path(os.fsdecode(directory)), digest, manifest, bool(enabled), state, reason, at)
+            for plugin_id, directory, digest, manifest, enabled, state, reason, at in rows
+        )
+
+    def delete_plugin(self, plugin_id: str) -> None:
+        """Forget the plugin's record; its grants stay until ``delete_grants``."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM plugins WHERE plugin_id = ?", (plugin_id,))
+
+    def grants(self, directory: Path, digest: str) -> frozenset[str]:
+        """Return what was granted to this directory with this very manifest; a changed one has nothing (N3.5)."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT permissions FROM grants WHERE directory = ? AND digest = ?", (os.fsencode(directory), digest)
+            ).fetchone()
+        return frozenset(json.loads(row[0])) if row else frozenset()
+
+    def set_grants(self, plugin_id: str, directory: Path, digest: str, permissions: Iterable[str]) -> None:
+        """Make ``permissions`` the whole of what is granted to this directory with this manifest."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO grants (plugin_id, directory, digest, permissions) VALUES (?, ?, ?, ?)",
+                (plugin_id, os.fsencode(directory), digest, json.dumps(sorted(permissions))),
+            )
+
+    def delete_grants(self, plugin_id: str) -> None:
+        """Take every grant of this plugin, of all its directories and manifests."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM grants WHERE plugin_id = ?", (plugin_id,))
+
+    def remember_offers(self, hook_plugin: str, families: frozenset[str]) -> None:
+        """Keep what a hook plugin offered when it last loaded, so that its absence can be seen."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM offers WHERE hook_plugin = ?", (hook_plugin,))
+            connection.executemany("INSERT INTO offers VALUES (?, ?)", [(hook_plugin, family) for family in families])
+
+    def remembered_offers(self) -> dict[str, frozenset[str]]:
+        """Return the families that each hook plugin offered; one that offered none is not in it."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT hook_plugin, family FROM offers").fetchall()
+        offers: dict[str, frozenset[str]] = {}
+        for hook_plugin, family in rows:
+            offers[hook_plugin] = offers.get(hook_plugin, frozenset()) | {family}
+        return offers
+
+    def forget_offers(self, name: str) -> None:
+        """Forget what the hook plugin ``name`` offered: the owner no longer counts on it."""
+        self.remember_offers(name, frozenset())
+
+
+class StateLock:
+    """The right to be the bridge of a state directory; the system frees it when its holder ends, however it ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def acquire(cls, directory: Path) -> StateLock:
+        """Take the lock without waiting; raises ``StateLocked`` (naming the holder) or ``StateUnavailable``."""
+        path = directory / "bridge.lock"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                if not _lock(descriptor):
+                    raise _locked(directory, descriptor)
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"{os.getpid()}\n".encode())
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            raise StateUnavailable(
+                f"can't be locked: {error.strerror or error}",
+                where=str(path),
+                hint="make the directory writable for this user, or use another with --state",
+            ) from error
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Give the lock back; more than once does no harm."""
+        # The file stays: to remove it would let two processes lock two files of one name.
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            # Locked bytes can't be read there, so lock one far behind the pid.
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _locked(directory: Path, descriptor: int) -> StateLocked:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    pid = os.read(descriptor, 20).strip().decode("ascii", "replace")
+    holder = f"process {pid}" if pid else "a process that is just starting"
+    return StateLocked(
+        f"another bridge works on this state directory: {holder}",
+        where=str(directory),
+        hint="stop it, or use another directory with --state",
+    )
+
+
+def default_state_directory() -> Path:
+    """Return where this platform keeps such state: ``$XDG_STATE_HOME`` or its default, and their counterparts."""
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "bascule"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "bascule"
+    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # The specification has relative paths ignored.
+    return (configured if configured.is_absolute() else Path.home() / ".local" / "state") / "bascule"
