@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bascule.hookspecs import HostStatus
 from interop import probe
+
+from bascule.hookspecs import HostStatus
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
 

@@ -8,6 +8,7 @@ import json
 import time
 
 import pytest
+
 from bascule.hookspecs import Progress, ToolArgumentsInvalid, ToolCallFailed, ToolCallTimeout
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]

@@ -10,9 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from bascule.hookspecs import ToolArgumentsInvalid, ToolCallFailed, ToolConfirmationUnavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
+
+
+def git(repository: Path, *arguments: str) -> str:
+    """Do it ourselves."""
+    return subprocess.run(["git", "-C", repository, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.req("N5.5", "N5.6")
@@ -63,19 +69,16 @@ async def test_the_git_server_works_on_a_repository(plugin, hosted):
             await server.call("git_status", repo_path=str(mine.folder.parent))
         tools = [step.tool for step in await server.run.trace()]
         assert tools[:2] == ["git.git_status", "git.git_add"]
-    log = subprocess.run(
-        ["git", "-C", repository, "log", "--format=%an: %s"], check=True, capture_output=True, text=True
-    )
-    assert log.stdout == "A tester: Begin a poem\n"
+    assert git(repository, "log", "--format=%an: %s") == "A tester: Begin a poem\n"
 
 
 @pytest.mark.req("A5")
 async def test_a_tool_for_which_the_manifest_asks_for_a_yes_runs_with_one_alone(plugin, hosted):
     mine = plugin("git")
     repository = mine.folder / "repository"
-    subprocess.run(["git", "-C", repository, "commit", "--quiet", "--allow-empty", "--message", "x"], check=True)
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "x")
     (repository / "staged.txt").write_text("x")
-    subprocess.run(["git", "-C", repository, "add", "staged.txt"], check=True)
+    git(repository, "add", "staged.txt")
     where = {"repo_path": str(repository)}
     async with hosted(mine) as server:
         with pytest.raises(ToolConfirmationUnavailable):

@@ -1,4 +1,4 @@
-"""A small server on the Python SDK 2.x: structured output, a failing tool, progress, a wait without end, an odd name."""
+"""A small server on the Python SDK 2.x: structure, a failure, progress, a wait without end, an odd name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def noargs() -> str:
 
 
 @server.tool()
-def boom() -> None:
+def boom():
     raise ValueError("boom went off")
 
 
