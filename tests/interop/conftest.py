@@ -58,10 +58,9 @@ _NOT_TRIED = pytest.StashKey[dict[str, str]]()
 def provide(environment: Environment, config: pytest.Config) -> None:
     """Build an environment once; where it can't be had, skip loudly, or fail where that was asked for."""
     not_tried = config.stash.setdefault(_NOT_TRIED, {})
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
     if environment.name not in not_tried:
         try:
-            environment.provide(print if reporter is None else lambda text: reporter.write_line(f"\n{text}"))
+            environment.provide(lambda text: _say(text, config))
         except BuildFailed as failed:
             pytest.fail(str(failed), pytrace=False)
         except Unavailable as unavailable:
@@ -71,6 +70,12 @@ def provide(environment: Environment, config: pytest.Config) -> None:
     if os.environ.get("BASCULE_INTEROP_REQUIRED") == "1":
         pytest.fail(f"BASCULE_INTEROP_REQUIRED is set, but {not_tried[environment.name]}", pytrace=False)
     pytest.skip(not_tried[environment.name])
+
+
+def _say(text: str, config: pytest.Config) -> None:
+    """Tell whoever watches, though a test's output is captured."""
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{text}", flush=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -104,25 +109,21 @@ class Hosted:
         return await self.run.call(f"{self.view.plugin_id}.{tool}", arguments, progress=progress)
 
 
-Plugin = Callable[[str], ForeignPlugin]
 Hosting = Callable[[ForeignPlugin], AbstractAsyncContextManager[Hosted]]
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Plugin:
-    """Copies a server's plugin folder, with the server installed; all that it may write lies beside it."""
-
-    def copied(name: str) -> ForeignPlugin:
-        environment, program = PROGRAMS[name]
-        provide(environment, pytestconfig)
-        folder = tmp_path / name
-        shutil.copytree(SERVERS / name, folder)
-        _prepare(name, folder)
-        monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "memory.jsonl"))
-        manifest = yaml.safe_load((folder / "plugin.yaml").read_text())
-        return ForeignPlugin(name, folder, manifest, environment.program(program))
-
-    return copied
+def plugin(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForeignPlugin:
+    """A copy of the folder that the test's parameter names, its server installed; what it writes lies beside it."""
+    name = request.param
+    environment, program = PROGRAMS[name]
+    provide(environment, request.config)
+    folder = tmp_path / name
+    shutil.copytree(SERVERS / name, folder)
+    _prepare(name, folder)
+    monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "memory.jsonl"))
+    manifest = yaml.safe_load((folder / "plugin.yaml").read_text())
+    return ForeignPlugin(name, folder, manifest, environment.program(program))
 
 
 def _prepare(name: str, folder: Path) -> None:

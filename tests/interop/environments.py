@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _WAY = "1"  # of building; another one makes all environments anew
 _BUILD_SECONDS = 300.0
 _LOOK_SECONDS = 30.0
+_UNFINISHED = ".building-"
 _SHOWN = 12  # lines of what a failed program said
 
 Say = Callable[[str], None]
@@ -71,9 +72,9 @@ class Environment:
             return
         say(f"building {folder.name} …")
         began = time.monotonic()
-        draft = folder.with_name(f"{folder.name}.building-{os.getpid()}")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        _sweep()
+        draft = folder.with_name(f"{folder.name}{_UNFINISHED}{os.getpid()}")
+        draft.mkdir(parents=True, exist_ok=True)
         try:
             self._build_or_tell(draft)
             self._retarget(draft, folder)
@@ -84,14 +85,19 @@ class Environment:
         say(f"building {folder.name} … done in {time.monotonic() - began:.0f} s")
 
     def _build_or_tell(self, draft: Path) -> None:
+        self._reach(draft)
         try:
             self._build(draft)
         except _Failed as failed:
-            try:
-                self._look(draft)
-            except _Failed as unreachable:
-                raise Unavailable(f"{self.name} can't be built: the index is out of reach: {unreachable}") from failed
+            self._reach(draft)
             raise BuildFailed(f"{self.name} could not be built: {failed}") from failed
+
+    def _reach(self, draft: Path) -> None:
+        """A client that builds may try for minutes what one question tells."""
+        try:
+            self._look(draft)
+        except _Failed as failed:
+            raise Unavailable(f"{self.name} can't be built, its index is out of reach: {failed}") from failed
 
     def _facts(self) -> Sequence[str]:
         """All that decides what is in it."""
@@ -105,7 +111,7 @@ class Environment:
         raise NotImplementedError
 
     def _look(self, draft: Path) -> None:
-        """Ask the index for anything at all."""
+        """Ask the index for one thing, once."""
         raise NotImplementedError
 
     def _retarget(self, draft: Path, folder: Path) -> None:
@@ -177,6 +183,13 @@ class NodeEnvironment(Environment):
 
     def _npm(self, draft: Path, arguments: Sequence[str], seconds: float) -> None:
         _run(["npm", "--prefix", str(draft), "--loglevel", "error", *arguments], seconds)
+
+
+def _sweep() -> None:
+    """Remove what builders left that were killed."""
+    for draft in cache().glob(f"*{_UNFINISHED}*"):
+        if time.time() - draft.stat().st_mtime > 2 * _BUILD_SECONDS:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _run(command: Sequence[str], seconds: float = _BUILD_SECONDS) -> None:

@@ -42,13 +42,12 @@ def recorded(name: str) -> tuple[str | None, dict[str, str]]:
 
 
 @pytest.mark.req("N1.2", "N3.2", "N3.3", "N4.1.9", "N4.2.1", "N5.1", "N6.2")
-@pytest.mark.parametrize("name", [*RECORDED, *SAMPLES])
-async def test_a_server_is_hosted_from_its_manifest_and_its_tools_come_through_unchanged(name, plugin, hosted):
-    mine = plugin(name)
-    backend = mine.manifest["backend"]
-    argv = [str(mine.executable), *backend.get("args", ())]
-    welcome, tools = await asyncio.to_thread(probe.listed, argv, mine.folder, backend.get("env", {}))
-    async with hosted(mine) as server:
+@pytest.mark.parametrize("plugin", [*RECORDED, *SAMPLES], indirect=True)
+async def test_a_server_is_hosted_from_its_manifest_and_its_tools_come_through_unchanged(plugin, hosted):
+    backend = plugin.manifest["backend"]
+    argv = [str(plugin.executable), *backend.get("args", ())]
+    welcome, tools = await asyncio.to_thread(probe.listed, argv, plugin.folder, backend.get("env", {}))
+    async with hosted(plugin) as server:
         host = server.view.host
         assert (host.status, host.tools_count) == (HostStatus.READY, len(tools))
         assert host.protocol_version == welcome["protocolVersion"]
@@ -57,7 +56,7 @@ async def test_a_server_is_hosted_from_its_manifest_and_its_tools_come_through_u
         definitions = await server.run.tools()
         assert by_name(tool.origin.value for tool in definitions) == by_name(tools)
         assert {tool.remote_name for tool in definitions} == {tool["name"] for tool in tools}
-        compare_with_fixture(name, info["version"], by_name(tools))
+        compare_with_fixture(plugin.id, info["version"], by_name(tools))
 
 
 def compare_with_fixture(name: str, version: str, listed: dict[str, str]) -> None:

@@ -13,12 +13,19 @@ from bascule.hookspecs import Progress, ToolArgumentsInvalid, ToolCallFailed, To
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
 
+
+def on(name: str) -> pytest.MarkDecorator:
+    """Say which plugin a test is about."""
+    return pytest.mark.parametrize("plugin", [name], indirect=True)
+
+
 AT_ONCE = 1.0  # seconds: far less than any of the calls would take
 
 
+@on("everything")
 @pytest.mark.req("N5.5", "N5.6")
 async def test_the_everything_server_answers_with_text_structure_and_an_image(plugin, hosted):
-    async with hosted(plugin("everything")) as server:
+    async with hosted(plugin) as server:
         assert (await server.call("echo", message="hello")).text == "Echo: hello"
         assert "5" in (await server.call("get-sum", a=2, b=3)).text
         weather = await server.call("get-structured-content", location="Chicago")
@@ -31,20 +38,22 @@ async def test_the_everything_server_answers_with_text_structure_and_an_image(pl
         assert [block["type"] for block in links].count("resource_link") == 3
 
 
+@on("everything")
 @pytest.mark.req("N5.5", "N5.2")
 async def test_everything_gets_no_arguments_that_its_schema_forbids(plugin, hosted):
-    async with hosted(plugin("everything")) as server:
+    async with hosted(plugin) as server:
         with pytest.raises(ToolArgumentsInvalid, match="/a"):
             await server.call("get-sum", a="2", b=3)
         (step,) = await server.run.trace()
         assert (step.code, step.upstream) == ("TOOL_ARGUMENTS_INVALID", None)
 
 
+@on("everything")
 @pytest.mark.req("N6.3")
 async def test_a_server_that_shows_its_whole_environment_has_nothing_of_the_hosts_to_show(plugin, hosted, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "not for servers")
     monkeypatch.setenv("VAULT_PATH", "/not/for/servers")
-    async with hosted(plugin("everything")) as server:
+    async with hosted(plugin) as server:
         shown = await server.call("get-env")
         assert "PATH" in shown.text
         assert "SOME_API_KEY" not in shown.text
@@ -53,20 +62,21 @@ async def test_a_server_that_shows_its_whole_environment_has_nothing_of_the_host
         assert "MEMORY_FILE_PATH" not in shown.text
 
 
+@on("everything")
 @pytest.mark.req("N3.6")
 async def test_progress_is_passed_on_and_gives_a_long_call_the_time_that_it_needs(plugin, hosted):
-    mine = plugin("everything")
-    seconds = mine.manifest["backend"]["tool_timeout_seconds"] + 1
+    seconds = plugin.manifest["backend"]["tool_timeout_seconds"] + 1
     seen: list[Progress] = []
-    async with hosted(mine) as server:
+    async with hosted(plugin) as server:
         result = await server.call("trigger-long-running-operation", duration=seconds, steps=4, progress=seen.append)
         assert "completed" in result.text
     assert [(step.progress, step.total) for step in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
+@on("everything")
 @pytest.mark.req("N6.8")
 async def test_a_cancelled_call_frees_its_caller_at_once_and_the_server_stays_usable(plugin, hosted):
-    async with hosted(plugin("everything")) as server:
+    async with hosted(plugin) as server:
         moving = asyncio.Event()
         seen: list[Progress] = []
 
@@ -90,30 +100,31 @@ async def test_a_cancelled_call_frees_its_caller_at_once_and_the_server_stays_us
     assert time.monotonic() - began < 10  # nor does its unfinished work keep it from being ended
 
 
+@on("everything")
 @pytest.mark.req("N6.8", "N3.6")
 async def test_a_call_that_shows_no_sign_of_life_in_time_is_given_up(plugin, hosted):
-    mine = plugin("everything")
-    async with hosted(mine) as server:
+    async with hosted(plugin) as server:
         began = time.monotonic()
         with pytest.raises(ToolCallTimeout):
             await server.call("trigger-long-running-operation", duration=60, steps=1)
-        assert time.monotonic() - began < mine.manifest["backend"]["tool_timeout_seconds"] + AT_ONCE
+        assert time.monotonic() - began < plugin.manifest["backend"]["tool_timeout_seconds"] + AT_ONCE
         assert (await server.call("echo", message="still there")).text == "Echo: still there"
 
 
+@on("everything")
 @pytest.mark.req("N4.2.1")
 async def test_many_calls_in_flight_come_back_to_their_own_callers(plugin, hosted):
-    async with hosted(plugin("everything")) as server:
+    async with hosted(plugin) as server:
         answers = await asyncio.gather(*(server.call("echo", message=str(number)) for number in range(200)))
         assert [answer.text for answer in answers] == [f"Echo: {number}" for number in range(200)]
 
 
+@on("filesystem")
 @pytest.mark.req("N1.1", "N5.6")
 async def test_the_filesystem_server_reads_and_writes_in_its_folder_alone(plugin, hosted):
-    mine = plugin("filesystem")
-    files = mine.folder / "files"
+    files = plugin.folder / "files"
     poem = files / "poem.txt"
-    async with hosted(mine) as server:
+    async with hosted(plugin) as server:
         await server.call("write_file", path=str(poem), content="Violets are blue\n")
         assert poem.read_text() == "Violets are blue\n"
         read = await server.call("read_text_file", path=str(poem))
@@ -123,15 +134,15 @@ async def test_the_filesystem_server_reads_and_writes_in_its_folder_alone(plugin
         await server.call("edit_file", path=str(poem), edits=[{"oldText": "blue", "newText": "violet"}], dryRun=False)
         assert poem.read_text() == "Violets are violet\n"
         with pytest.raises(ToolCallFailed, match="outside allowed directories"):
-            await server.call("read_text_file", path=str(mine.folder / "plugin.yaml"))
+            await server.call("read_text_file", path=str(plugin.folder / "plugin.yaml"))
         assert all(step.output_valid for step in await server.run.trace() if step.outcome == "ok")
 
 
+@on("memory")
 @pytest.mark.req("N6.3")
 async def test_the_memory_server_keeps_its_graph_where_the_host_names_a_file(plugin, hosted):
-    mine = plugin("memory")
     kiwi = {"name": "kiwi", "entityType": "bird", "observations": ["does not fly"]}
-    async with hosted(mine) as server:
+    async with hosted(plugin) as server:
         await server.call("create_entities", entities=[kiwi])
         await server.call("create_relations", relations=[{"from": "kiwi", "to": "kiwi", "relationType": "knows"}])
         graph = (await server.call("read_graph")).output
@@ -139,12 +150,13 @@ async def test_the_memory_server_keeps_its_graph_where_the_host_names_a_file(plu
         assert [relation["relationType"] for relation in graph["relations"]] == ["knows"]
         found = (await server.call("search_nodes", query="fly")).output
         assert [entity["name"] for entity in found["entities"]] == ["kiwi"]
-    assert "kiwi" in (mine.folder / "memory.jsonl").read_text()
+    assert "kiwi" in (plugin.folder / "memory.jsonl").read_text()
 
 
+@on("sequential-thinking")
 @pytest.mark.req("N5.3")
 async def test_the_sequential_thinking_server_takes_a_thought(plugin, hosted):
-    async with hosted(plugin("sequential-thinking")) as server:
+    async with hosted(plugin) as server:
         thought = {"thought": "Birds first.", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": True}
         answer = await server.call("sequentialthinking", **thought)
         assert (answer.output["thoughtNumber"], answer.output["totalThoughts"]) == (1, 2)

@@ -11,13 +11,13 @@ from bascule.hookspecs import Progress, ToolArgumentsInvalid, ToolCallFailed
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(90, func_only=True),
-    pytest.mark.parametrize("name", ["sdk1", "sdk2", "fastmcp4"]),
+    pytest.mark.parametrize("plugin", ["sdk1", "sdk2", "fastmcp4"], indirect=True),
 ]
 
 
 @pytest.mark.req("N5.1", "N5.3", "N5.6")
-async def test_structured_output_is_the_output_and_meets_its_schema(name, plugin, hosted):
-    async with hosted(plugin(name)) as server:
+async def test_structured_output_is_the_output_and_meets_its_schema(plugin, hosted):
+    async with hosted(plugin) as server:
         assert (await server.call("add", a=1)).output == {"result": 3}
         assert (await server.call("add", a=1, b=5, note=None)).output == {"result": 6}
         odd = await server.call("weird%2Fname%20with%20space", x={"k": 1})
@@ -25,12 +25,12 @@ async def test_structured_output_is_the_output_and_meets_its_schema(name, plugin
         assert (await server.call("noargs")).output == {"result": "nothing was needed"}
         steps = await server.run.trace()
         assert [step.output_valid for step in steps] == [True] * 4
-        assert steps[2].tool == f"{name}.weird%2Fname%20with%20space"
+        assert steps[2].tool == f"{plugin.id}.weird%2Fname%20with%20space"
 
 
 @pytest.mark.req("N5.5", "N5.7")
-async def test_a_failing_tool_and_unfit_arguments_are_told_apart(name, plugin, hosted):
-    async with hosted(plugin(name)) as server:
+async def test_a_failing_tool_and_unfit_arguments_are_told_apart(plugin, hosted):
+    async with hosted(plugin) as server:
         with pytest.raises(ToolCallFailed, match="boom") as caught:
             await server.call("boom")
         assert caught.value.result.failed
@@ -40,17 +40,17 @@ async def test_a_failing_tool_and_unfit_arguments_are_told_apart(name, plugin, h
 
 
 @pytest.mark.req("N1.1")
-async def test_progress_comes_in_order_and_with_its_words(name, plugin, hosted):
+async def test_progress_comes_in_order_and_with_its_words(plugin, hosted):
     seen: list[Progress] = []
-    async with hosted(plugin(name)) as server:
+    async with hosted(plugin) as server:
         counted = await server.call("count", to=3, progress=seen.append)
         assert counted.output == {"result": "counted to 3"}
     assert seen == [Progress(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
 @pytest.mark.req("N6.8")
-async def test_a_cancel_reaches_the_tool_that_waits(name, plugin, hosted):
-    async with hosted(plugin(name)) as server:
+async def test_a_cancel_reaches_the_tool_that_waits(plugin, hosted):
+    async with hosted(plugin) as server:
         waiting = asyncio.Event()
         call = asyncio.create_task(server.call("wait", label="mine", progress=lambda _: waiting.set()))
         await waiting.wait()
@@ -67,21 +67,21 @@ async def test_a_cancel_reaches_the_tool_that_waits(name, plugin, hosted):
 
 
 @pytest.mark.req("N4.2.1")
-async def test_a_call_in_flight_does_not_keep_a_server_from_being_ended(name, plugin, hosted):
-    async with hosted(plugin(name)) as server:
+async def test_a_call_in_flight_does_not_keep_a_server_from_being_ended(plugin, hosted):
+    async with hosted(plugin) as server:
         waiting = asyncio.Event()
         call = asyncio.create_task(server.call("wait", label="x", progress=lambda _: waiting.set()))
         await waiting.wait()
-        await server.bridge.plugins.disable(name)
+        await server.bridge.plugins.disable(plugin.id)
         with pytest.raises(Exception, match="was stopped") as caught:
             await call
         assert caught.value.code == "PLUGIN_HOST_UNAVAILABLE"
 
 
 @pytest.mark.req("N4.2.2")
-async def test_a_tool_that_prints_does_not_lose_the_server(name, plugin, hosted):
+async def test_a_tool_that_prints_does_not_lose_the_server(plugin, hosted):
     """SDK 1 lets the line through to stdout, where the manifest tolerates it; the others turn it aside."""
-    async with hosted(plugin(name)) as server:
+    async with hosted(plugin) as server:
         assert (await server.call("chatter")).output == {"result": "said"}
         assert (await server.call("noargs")).output == {"result": "nothing was needed"}
-        assert "a line that is no message" in server.bridge.plugins.logs(name)
+        assert "a line that is no message" in server.bridge.plugins.logs(plugin.id)
