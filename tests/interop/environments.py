@@ -85,19 +85,20 @@ class Environment:
         say(f"building {folder.name} … done in {time.monotonic() - began:.0f} s")
 
     def _build_or_tell(self, draft: Path) -> None:
-        self._reach(draft)
         try:
+            self._prepare(draft)
+            self._reach(draft)
             self._build(draft)
         except _Failed as failed:
             self._reach(draft)
             raise BuildFailed(f"{self.name} could not be built: {failed}") from failed
 
     def _reach(self, draft: Path) -> None:
-        """A client that builds may try for minutes what one question tells."""
+        """One question tells at once what a client that builds would try for minutes."""
         try:
             self._look(draft)
         except _Failed as failed:
-            raise Unavailable(f"{self.name} can't be built, its index is out of reach: {failed}") from failed
+            raise Unavailable(f"{self.name} can't be built, its index is out of reach or lacks it: {failed}") from failed
 
     def _facts(self) -> Sequence[str]:
         """All that decides what is in it."""
@@ -106,6 +107,9 @@ class Environment:
     @property
     def _programs(self) -> str:
         raise NotImplementedError
+
+    def _prepare(self, draft: Path) -> None:
+        """Do what needs no index."""
 
     def _build(self, draft: Path) -> None:
         raise NotImplementedError
@@ -134,22 +138,16 @@ class PythonEnvironment(Environment):
     def _programs(self) -> str:
         return "Scripts" if os.name == "nt" else "bin"
 
-    def _build(self, draft: Path) -> None:
+    def _prepare(self, draft: Path) -> None:
         _run([sys.executable, "-m", "venv", str(draft)])
-        self._pip(draft, ["--only-binary", ":all:", "--requirement", str(self._pins)], _BUILD_SECONDS)
 
     def _look(self, draft: Path) -> None:
-        options = [
-            "--dry-run",
-            "--ignore-installed",
-            "--no-deps",
-            "--no-cache-dir",
-            "--retries",
-            "0",
-            "--timeout",
-            "10",
-        ]
-        self._pip(draft, [*options, "pip"], _LOOK_SECONDS)
+        first = next(line for line in self._pins.read_text().splitlines() if "==" in line)
+        once = ["--no-cache-dir", "--retries", "0", "--timeout", "10"]
+        self._pip(draft, ["--dry-run", "--no-deps", *once, first], _LOOK_SECONDS)
+
+    def _build(self, draft: Path) -> None:
+        self._pip(draft, ["--only-binary", ":all:", "--requirement", str(self._pins)], _BUILD_SECONDS)
 
     def _pip(self, draft: Path, arguments: Sequence[str], seconds: float) -> None:
         pip = [str(draft / self._programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -174,12 +172,14 @@ class NodeEnvironment(Environment):
     def _programs(self) -> str:
         return "node_modules/.bin"
 
-    def _build(self, draft: Path) -> None:
+    def _prepare(self, draft: Path) -> None:
         shutil.copytree(PINS / self.name, draft, dirs_exist_ok=True)
-        self._npm(draft, ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], _BUILD_SECONDS)
 
     def _look(self, draft: Path) -> None:
         self._npm(draft, ["ping", "--fetch-retries", "0", "--fetch-timeout", "10000"], _LOOK_SECONDS)
+
+    def _build(self, draft: Path) -> None:
+        self._npm(draft, ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], _BUILD_SECONDS)
 
     def _npm(self, draft: Path, arguments: Sequence[str], seconds: float) -> None:
         _run(["npm", "--prefix", str(draft), "--loglevel", "error", *arguments], seconds)
