@@ -20,6 +20,9 @@ DATABASE_NAME = "bascule.db"
 BUSY_SECONDS = 2.0
 """How long a connection waits for another process's write; ours take milliseconds."""
 
+_CHECKPOINT_PAGES = 4000
+"""A checkpoint waits for the disk and the writer waits with it: four times as rare as SQLite has it, 16 MiB of WAL."""
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE plugins (
@@ -61,6 +64,9 @@ _CURES = {
 }
 _OTHER_CURE = "look at the disk and at the rights of the directory, or use another with --state"
 
+_OUR_FAULT = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.DataError)
+"""A wrong statement or a wrong value: the state is well, and trying again would not help."""
+
 
 class Database:
     """One connection, for one thread at a time: each use holds its lock.
@@ -71,6 +77,7 @@ class Database:
     def __init__(self, path: Path | None, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._closed = False
         self._lock = threading.RLock()
 
     @classmethod
@@ -93,17 +100,20 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Write, all or nothing; raises ``StateUnavailable``."""
-        with self._lock, _translated(self.path), _transaction(self._connection):
-            yield self._connection
+        with self.reading() as connection, _transaction(connection):
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Read; raises ``StateUnavailable``."""
         with self._lock, _translated(self.path):
+            if self._closed:
+                raise StateUnavailable("is closed", where=str(self.path or "memory"))
             yield self._connection
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._connection.close()
 
 
@@ -123,8 +133,8 @@ def _create(path: Path) -> None:
 def _prepare(connection: sqlite3.Connection, *, checkpoints: bool) -> None:
     # NORMAL: a power cut may take the last commits but never corrupts, and a commit waits for no disk.
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {1000 if checkpoints else 0}")
-    connection.execute("PRAGMA journal_size_limit = 16777216")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES if checkpoints else 0}")
+    connection.execute(f"PRAGMA journal_size_limit = {4096 * _CHECKPOINT_PAGES}")
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
 
 
@@ -167,6 +177,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def _translated(path: Path | None) -> Iterator[None]:
     try:
         yield
+    except _OUR_FAULT:
+        raise
     except sqlite3.Error as error:
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bytes only refine it
         cure = _CURES.get(kind, _OTHER_CURE)

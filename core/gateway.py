@@ -13,9 +13,7 @@ send     (the step's row is on disk from here on) what does the server answer?  
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter, time
 
@@ -76,6 +74,15 @@ class _Passage:
         self.verdict: Verdict | None = None
 
 
+class _Slots:
+    """How many calls of one caller are in flight."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Gateway:
     """Holds the road; ``through`` gives a way in its own face of it."""
 
@@ -85,7 +92,7 @@ class Gateway:
         self._traces = traces
         self._events = events
         self._limits = limits
-        self._in_flight: defaultdict[Caller, int] = defaultdict(int)
+        self._in_flight: dict[Caller, _Slots] = {}
 
     def tools(self, caller: Caller, exposure: Exposure) -> list[ToolDefinition]:
         """Every tool that ``caller`` may know, in the order of their ids."""
@@ -104,8 +111,13 @@ class Gateway:
         """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
         passage = _Passage(call, self._traces.next_id())
         try:
-            with self._slot(call.caller):
+            slots = self._take_slot(call.caller)
+            try:
                 result = await self._pass(passage, exposure, progress, ask)
+            finally:
+                slots.count -= 1
+                if not slots.count:
+                    self._in_flight.pop(call.caller, None)
         except asyncio.CancelledError:
             self._close(passage, error=ToolCallCancelled(f"the caller of {call.tool} no longer waits"))
             raise
@@ -134,20 +146,15 @@ class Gateway:
 
     # --- the stations ---------------------------------------------------------------------------------
 
-    @contextmanager
-    def _slot(self, caller: Caller) -> Iterator[None]:
+    def _take_slot(self, caller: Caller) -> _Slots:
         """One of the caller's places on the road."""
-        if self._in_flight[caller] >= self._limits.calls_per_caller:
-            raise ToolBusy(
-                f"{self._in_flight[caller]} calls of yours are in flight", hint="wait for some of them to come back"
-            )
-        self._in_flight[caller] += 1
-        try:
-            yield
-        finally:
-            self._in_flight[caller] -= 1
-            if not self._in_flight[caller]:
-                del self._in_flight[caller]
+        slots = self._in_flight.get(caller)
+        if slots is None:
+            slots = self._in_flight[caller] = _Slots()
+        if slots.count >= self._limits.calls_per_caller:
+            raise ToolBusy(f"{slots.count} calls of yours are in flight", hint="wait for some of them to come back")
+        slots.count += 1
+        return slots
 
     def _find(self, passage: _Passage, exposure: Exposure) -> Entry:
         call = passage.call
@@ -240,7 +247,9 @@ class Gateway:
         else:
             self._traces.refuse(self._start(passage), end)
         if self._events.watched:
-            self._events.publish(CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, end.total))
+            self._events.publish(
+                CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, now - passage.began)
+            )
 
     def _output_valid(self, passage: _Passage, result: ToolResult | None) -> bool | None:
         """A result that breaks its outputSchema is relayed all the same; the trace says so."""

@@ -22,6 +22,7 @@ from ..hookspecs import (
     HostChanged,
     HostView,
     Isolation,
+    JsonObject,
     Launcher,
     LaunchRequest,
     Limits,
@@ -127,7 +128,7 @@ class Plugins:
             reason=None if plugin.reason is None else str(plugin.reason),
             permissions=tuple(sorted(requested(manifest))),
             granted=tuple(sorted(plugin.granted)),
-            tools=tuple(entry.tool.name for entry in self._house.registry.of(manifest.id)),
+            tools=tuple(sorted(entry.tool.name for entry in self._house.registry.of(manifest.id))),
             restart_allowed=plugin.row.restart,
             host=self._host_view(plugin),
         )
@@ -305,7 +306,7 @@ class Plugins:
         if missing:
             raise _grants_missing(manifest.id, missing)
 
-    async def _register(self, plugin: _Plugin, host: Host, listed: Sequence[dict[str, object]]) -> None:
+    async def _register(self, plugin: _Plugin, host: Host, listed: Sequence[JsonObject]) -> None:
         admission = Admission(plugin.manifest, self._converter(), self._house.lineup.permissions)
         entries = await asyncio.to_thread(admission.admit, listed, host, plugin.granted)
         host.admitted()

@@ -101,18 +101,19 @@ class Redactor:
         self._grams: frozenset[int] = frozenset()
         self.version = 0
         """Grows with every secret: what was found clean before may not be so now."""
-        for value in secrets:
-            self.add(value)
+        self._learn(secrets)
 
     def add(self, value: str) -> None:
         """Look for ``value`` from now on, unless it is shorter than ``SHORTEST_SECRET``."""
-        if len(value) < SHORTEST_SECRET:
-            return
+        self._learn((value,))
+
+    def _learn(self, values: Iterable[str]) -> None:
+        new = {spelling for value in values if len(value) >= SHORTEST_SECRET for spelling in _spellings(value)}
         # The longest first: a shorter one may be a part of it.
-        self._spellings = tuple(sorted({*self._spellings, *_spellings(value)}, key=len, reverse=True))
-        encoded = [(spelling, spelling.encode("utf-8", "surrogatepass")) for spelling in self._spellings]
-        self._short = tuple(spelling for spelling, raw in encoded if len(raw) < _LONG)
-        self._grams = frozenset(gram for _, raw in encoded if len(raw) >= _LONG for gram in _grams(raw))
+        self._spellings = tuple(sorted(new.union(self._spellings), key=len, reverse=True))
+        encoded = {spelling: spelling.encode("utf-8", "surrogatepass") for spelling in new}
+        self._short += tuple(spelling for spelling, raw in encoded.items() if len(raw) < _LONG)
+        self._grams |= {gram for raw in encoded.values() if len(raw) >= _LONG for gram in _grams(raw)}
         self.version += 1
 
     @property

@@ -150,8 +150,10 @@ def _words(details: ErrorDetails, model: type[BaseModel], keys: Keys, at: Keys, 
         numbers = {name: int(bound) if _is_whole(bound) else bound for name, bound in context.items()}
         problem, hint = (words.format(**numbers) for words in _BOUNDS[kind])
         return problem, hint
-    said = str(context["error"]) if "error" in context else details["msg"].replace("Input should be", "must be")
-    return said, "give it another value"
+    if "error" in context:  # a model's own ValueError: its words, and after a semicolon the cure
+        problem, _, cure = str(context["error"]).partition("; ")
+        return problem, cure or "give it another value"
+    return re.sub("(?i)^.*input should be", "must be", details["msg"]), "give it another value"
 
 
 def _unknown(key: str, known: Collection[str]) -> Words:

@@ -6,12 +6,13 @@ import asyncio
 import inspect
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
 
@@ -20,6 +21,8 @@ ECHO = FIXTURES / "mcp-echo"
 VARIANTS = FIXTURES / "variants"
 
 Host = Callable[..., AbstractAsyncContextManager[Bridge]]
+
+Until = Callable[..., Awaitable[None]]
 
 _TEST_SECONDS = 100.0
 
@@ -40,6 +43,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(scenario())
     return True
+
+
+async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for something that has no event of its own; bounded."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(name="until")
+def until_() -> Until:
+    """Waits, with a bound, for something that has no event of its own."""
+    return until
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
@@ -52,6 +53,7 @@ class StdioBackend(Section):
     env: dict[str, str] = Field(default_factory=dict)
     retries: int = Field(default=0, ge=0, le=9)
     mode: str | int = "strict"
+    ports: UUID | None = None
     mounts: tuple[Mount, ...] | None = None
     named: dict[str, Mount] = Field(default_factory=dict)
 
@@ -60,6 +62,8 @@ class StdioBackend(Section):
     def no_shell(cls, command: str) -> str:
         if command == "sh":
             raise ValueError("a shell is not {allowed}")
+        if command.endswith(";"):
+            raise ValueError("this is a shell line; name one program")
         return command
 
 
@@ -413,6 +417,9 @@ CONTENT_FAULTS: list[tuple[str, str, str, int, str, str, str]] = [
      16, "backend.mounts[1].readonyl", "is not a key here", "did you mean readonly?"),
     ("lacking in theirs", "args: [fx]", "named:\n    a:\n      readonly: no",
      15, "backend.named.a.path", "is missing", "add `path: …` below `backend.named.a`"),
+    ("their cure", "uvx", '"ls;"', 13, "backend.command", "this is a shell line", "name one program"),
+    ("their sort", "args: [fx]", "ports: {a: b}",
+     14, "backend.ports", "must be a string, bytes or UUID", "give it another value"),
     ("no time", "args: [fx]", "startup_timeout_seconds: 0",
      14, "backend.startup_timeout_seconds", "more than 0", "300 or less"),
     ("long start", "args: [fx]", "startup_timeout_seconds: 301",
@@ -523,6 +530,14 @@ def test_a_permission_that_a_hook_plugin_registers_may_be_declared(tmp_path: Pat
     vocabulary = [*VOCABULARY, "calendar.read"]
     manifest = load_manifest(tmp_path, transports=TRANSPORTS, permissions=vocabulary, limits=Limits())
     assert "calendar.read" in manifest.permissions
+
+
+@pytest.mark.req("N5.4")
+def test_tools_call_is_always_known(tmp_path: Path) -> None:
+    (tmp_path / "plugin.yaml").write_text(GOOD.replace("notes.read", "tools.call"))
+    assert load_manifest(tmp_path, transports=TRANSPORTS, permissions=[], limits=Limits()).permissions == (
+        "tools.call",
+    )
 
 
 @pytest.mark.req("N5.4")

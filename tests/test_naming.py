@@ -112,6 +112,13 @@ def test_an_alias_is_readable_up_to_64_characters() -> None:
 
 
 @pytest.mark.req("N5.1")
+@pytest.mark.parametrize("length", range(30, 60))
+def test_a_hashed_alias_looks_hashed_wherever_it_is_cut(length: int) -> None:
+    for sign in "._-":
+        assert "__" not in alias(f"fx..{'a' * length}{sign}{'b' * 40}")
+
+
+@pytest.mark.req("N5.1")
 @pytest.mark.parametrize(
     "name",
     [

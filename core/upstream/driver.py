@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from ...hookspecs import (
@@ -33,7 +34,7 @@ from ...hookspecs import (
     ToolResultTooLarge,
 )
 from ..codecs import legacy
-from ..jsonrpc import ErrorResponse, Response, encode, encode_notification
+from ..jsonrpc import ErrorResponse, Response, encode_notification, encode_result
 from .session import Progressed, Reply, Session, ToolListChanged
 
 _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which does not read
@@ -42,14 +43,14 @@ _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which 
 class _Waiter:
     """Someone who waits for the answer to one request."""
 
-    __slots__ = ("ceiling", "deadline", "future", "idle", "progress", "timer", "tool")
+    __slots__ = ("ceiling", "deadline", "future", "idle", "progress", "seconds", "tool")
 
     def __init__(self, future: asyncio.Future[Any], tool: str | None = None) -> None:
         self.future = future
         self.tool = tool
         self.progress: ProgressListener | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.deadline = self.ceiling = self.idle = 0.0
+        self.deadline = inf
+        self.ceiling = self.idle = self.seconds = 0.0
 
 
 class Upstream:
@@ -65,6 +66,8 @@ class Upstream:
         self._controls: deque[bytes] = deque()
         self._controls_due = asyncio.Event()
         self._end: Callable[[], BasculeError] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_due = inf
         self.info: legacy.ServerInfo | None = None
         self.last_seen = time.time()
 
@@ -92,6 +95,7 @@ class Upstream:
         self._end = error
         waiters = list(self._waiters.values())
         self._waiters.clear()
+        self._ring_at(inf)
         for waiter in waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(error())
@@ -114,7 +118,7 @@ class Upstream:
         if waiter is None or waiter.future.done():
             return
         if waiter.tool is not None and size > self._limits.result_bytes:
-            size = len(encode(event.result))
+            size = len(encode_result(event.id, event.result))
             if size > self._limits.result_bytes:
                 waiter.future.set_exception(_too_large(size, self._limits.result_bytes))
                 return
@@ -210,8 +214,6 @@ class Upstream:
             self._abandon(request_id, "the caller no longer waits")
             raise
         finally:
-            if waiter.timer is not None:
-                waiter.timer.cancel()
             if self._waiters.pop(request_id, None) is not None:
                 self._session.forget(request_id)
         if not isinstance(result, dict):
@@ -233,27 +235,34 @@ class Upstream:
     def _wait(self, request_id: int, tool: str, seconds: float, idle_seconds: float) -> _Waiter:
         waiter = self._waiters[request_id] = _Waiter(self._loop.create_future(), tool)
         now = self._loop.time()
+        waiter.seconds = seconds
         waiter.idle = idle_seconds
         waiter.deadline = now + seconds
         waiter.ceiling = now + max(seconds, self._limits.tool_seconds_max)
-        waiter.timer = self._loop.call_at(waiter.deadline, self._due, request_id, seconds)
+        if waiter.deadline < self._next_due:
+            self._ring_at(waiter.deadline)
         return waiter
 
-    def _due(self, request_id: int, seconds: float) -> None:
-        """The timer rang: progress may have moved the deadline since it was set."""
-        waiter = self._waiters.get(request_id)
-        if waiter is None or waiter.future.done():
-            return
-        if self._loop.time() < waiter.deadline - 0.001:
-            waiter.timer = self._loop.call_at(waiter.deadline, self._due, request_id, seconds)
-            return
-        self._abandon(request_id, "it took too long")
-        waiter.future.set_exception(
-            ToolCallTimeout(
-                f"{waiter.tool} did not answer within {seconds:g} s",
-                hint="a tool that reports progress is given longer; see backend.tool_timeout_seconds",
-            )
-        )
+    def _ring_at(self, when: float) -> None:
+        """One timer serves all waiters: calls mostly have one and the same time, so it is hardly ever moved."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_due = when
+        self._timer = None if when == inf else self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        """Give up on those whose deadline has passed; answers and progress may have moved the next one."""
+        now = self._loop.time()
+        for request_id, waiter in [item for item in self._waiters.items() if item[1].deadline <= now]:
+            self._abandon(request_id, "it took too long")
+            if not waiter.future.done():
+                waiter.future.set_exception(
+                    ToolCallTimeout(
+                        f"{waiter.tool} did not answer within {waiter.seconds:g} s",
+                        hint="a tool that reports progress is given longer; see backend.tool_timeout_seconds",
+                    )
+                )
+        self._ring_at(min((waiter.deadline for waiter in self._waiters.values()), default=inf))
 
     def _abandon(self, request_id: int, reason: str) -> None:
         """Forget a request and tell the server so."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
 
@@ -52,9 +53,7 @@ class Bare(asyncio.SubprocessProtocol):
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         self._id += 1
         future = self._waiting[self._id] = asyncio.get_running_loop().create_future()
-        self._stdin.write(
-            self._encode({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}) + b"\n"
-        )
+        self._stdin.write(self._encode({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}) + b"\n")
         return await future
 
 
@@ -115,18 +114,20 @@ def cpu_of(count: int, in_flight: int) -> None:
             settings = Settings.load(None).with_(
                 environment="development", state=Path(state), executables={"python3": Path(sys.executable)}
             )
-            async with Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge:
-                async with bridge.run("bench") as run:
+            async with (
+                Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge,
+                bridge.run("bench") as run,
+            ):
 
-                    async def through() -> None:
-                        await run.call("mcp-fixture.echo", ARGUMENTS)
+                async def through() -> None:
+                    await run.call("mcp-fixture.echo", ARGUMENTS)
 
-                    await load(through, count // 4, in_flight)
-                    profile = cProfile.Profile()
-                    profile.enable()
-                    await load(through, count, in_flight)
-                    profile.disable()
-                    pstats.Stats(profile).sort_stats("tottime").print_stats(40)
+                await load(through, count // 4, in_flight)
+                profile = cProfile.Profile()
+                profile.enable()
+                await load(through, count, in_flight)
+                profile.disable()
+                pstats.Stats(profile).sort_stats("tottime").print_stats(40)
 
     asyncio.run(only_bridge())
 
@@ -152,9 +153,7 @@ def main() -> None:
     print(f"calls of echo a second, medians of {given.rounds} interleaved rounds, Python {sys.version.split()[0]}")
     print(f"{'in flight':>10} {'bare exchange':>14} {'bridge':>10} {'ratio':>7}")
     for row in rows:
-        print(
-            f"{row['in flight']:>10} {row['bare exchange']:>14,.0f} {row['bridge']:>10,.0f} {row['ratio']:>7.2f}"
-        )
+        print(f"{row['in flight']:>10} {row['bare exchange']:>14,.0f} {row['bridge']:>10,.0f} {row['ratio']:>7.2f}")
 
 
 if __name__ == "__main__":
