@@ -109,21 +109,38 @@ class Hosted:
         return await self.run.call(f"{self.view.plugin_id}.{tool}", arguments, progress=progress)
 
 
+Install = Callable[[str], ForeignPlugin]
 Hosting = Callable[[ForeignPlugin], AbstractAsyncContextManager[Hosted]]
 
 
 @pytest.fixture
-def plugin(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForeignPlugin:
-    """A copy of the folder that the test's parameter names, its server installed; what it writes lies beside it."""
-    name = request.param
-    environment, program = PROGRAMS[name]
-    provide(environment, request.config)
-    folder = tmp_path / name
-    shutil.copytree(SERVERS / name, folder)
-    _prepare(name, folder)
-    monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "memory.jsonl"))
-    manifest = yaml.safe_load((folder / "plugin.yaml").read_text())
-    return ForeignPlugin(name, folder, manifest, environment.program(program))
+def install(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Copies a plugin's folder and sees that its server is installed; what the server writes lies in that folder."""
+
+    def installed(name: str) -> ForeignPlugin:
+        environment, program = PROGRAMS[name]
+        provide(environment, request.config)
+        folder = tmp_path / name
+        shutil.copytree(SERVERS / name, folder)
+        _prepare(name, folder)
+        if name == "memory":
+            monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "memory.jsonl"))
+        manifest = yaml.safe_load((folder / "plugin.yaml").read_text())
+        return ForeignPlugin(name, folder, manifest, environment.program(program))
+
+    return installed
+
+
+@pytest.fixture
+def plugin(request: pytest.FixtureRequest, install: Install) -> ForeignPlugin:
+    """The plugin that the test's parameter names."""
+    return install(request.param)
+
+
+@pytest.fixture
+def everyone(install: Install) -> list[ForeignPlugin]:
+    """All of them."""
+    return [install(name) for name in PROGRAMS]
 
 
 def _prepare(name: str, folder: Path) -> None:

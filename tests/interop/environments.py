@@ -98,7 +98,9 @@ class Environment:
         try:
             self._look(draft)
         except _Failed as failed:
-            raise Unavailable(f"{self.name} can't be built, its index is out of reach or lacks it: {failed}") from failed
+            raise Unavailable(
+                f"{self.name} can't be built, its index is out of reach or lacks it: {failed}"
+            ) from failed
 
     def _facts(self) -> Sequence[str]:
         """All that decides what is in it."""

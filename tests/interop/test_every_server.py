@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from interop import probe
 
+from bascule.core.bridge import Bridge
 from bascule.hookspecs import HostStatus
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
@@ -57,6 +59,25 @@ async def test_a_server_is_hosted_from_its_manifest_and_its_tools_come_through_u
         assert by_name(tool.origin.value for tool in definitions) == by_name(tools)
         assert {tool.remote_name for tool in definitions} == {tool["name"] for tool in tools}
         compare_with_fixture(plugin.id, info["version"], by_name(tools))
+
+
+@pytest.mark.req("N1.1", "N4.2.1", "N4.2.4")
+async def test_all_of_them_run_side_by_side_and_leave_together(everyone, settings):
+    bound = settings.with_(
+        executables={plugin.manifest["backend"]["command"]: plugin.executable for plugin in everyone}
+    )
+    folders = [plugin.folder for plugin in everyone]
+    async with Bridge(bound, plugins=folders, grant=True, remember=False) as bridge:
+        await bridge.settled()
+        assert bridge.readiness() == {}
+        assert len(psutil.Process().children()) == len(everyone)
+        async with bridge.run("interop") as run:
+            tools = await run.tools()
+            assert {tool.name for tool in tools} == {name for view in bridge.plugins.list() for name in view.tools}
+            assert len({tool.alias for tool in tools}) == len(tools) > 80
+            answers = await asyncio.gather(*(run.call(f"{name}.add", {"a": 1}) for name in SAMPLES))
+            assert [answer.output for answer in answers] == [{"result": 3}] * len(SAMPLES)
+    assert psutil.Process().children(recursive=True) == []
 
 
 def compare_with_fixture(name: str, version: str, listed: dict[str, str]) -> None:

@@ -34,6 +34,8 @@ async def test_the_everything_server_answers_with_text_structure_and_an_image(pl
         image = next(block for block in (await server.call("get-tiny-image")).content if block["type"] == "image")
         assert image["mimeType"] == "image/png"
         assert base64.b64decode(image["data"]).startswith(b"\x89PNG")
+        with pytest.raises(ToolCallFailed, match="requires task augmentation"):
+            await server.call("simulate-research-query", topic="birds")
         links = (await server.call("get-resource-links", count=3)).content
         assert [block["type"] for block in links].count("resource_link") == 3
 

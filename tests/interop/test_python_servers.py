@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bascule.hookspecs import ToolArgumentsInvalid, ToolCallFailed, ToolConfirmationUnavailable
+from bascule.hookspecs import PluginHostStartFailed, ToolArgumentsInvalid, ToolCallFailed, ToolConfirmationUnavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(90, func_only=True)]
 
@@ -81,6 +82,17 @@ async def test_the_git_server_works_on_a_repository(plugin, hosted):
 
 
 @on("git")
+@pytest.mark.req("N4.1.3")
+async def test_a_server_that_leaves_while_it_starts_is_reported_with_its_last_words_for_the_owner(plugin, hosted):
+    shutil.rmtree(plugin.folder / "repository")
+    with pytest.raises(PluginHostStartFailed) as caught:
+        async with hosted(plugin):
+            pass
+    assert "repository does not exist" in caught.value.diagnosis
+    assert "does not exist" not in str(caught.value)
+
+
+@on("git")
 @pytest.mark.req("A5")
 async def test_a_tool_for_which_the_manifest_asks_for_a_yes_runs_with_one_alone(plugin, hosted):
     repository = plugin.folder / "repository"
@@ -109,6 +121,8 @@ async def test_the_sqlite_server_keeps_rows_in_the_plugins_folder(plugin, hosted
         rows = await server.call("read_query", query="SELECT name FROM birds ORDER BY name")
         assert rows.text == "[{'name': 'emu'}, {'name': 'kiwi'}]"
         assert "birds" in (await server.call("list_tables")).text
+        # it calls this a success
+        assert "Database error" in (await server.call("read_query", query="SELECT * FROM fish")).text
         # it tells clients that a resource changed: a notification that means nothing here
         assert "added" in (await server.call("append_insight", insight="birds have wings")).text
     assert (plugin.folder / "notes.db").stat().st_size > 0
