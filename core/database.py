@@ -41,13 +41,12 @@ MIGRATIONS: tuple[str, ...] = (
         started_at REAL NOT NULL, ended_at REAL, pid INTEGER NOT NULL, process_start TEXT
     );
     CREATE TABLE steps (
-        seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run TEXT, tool TEXT NOT NULL, plugin TEXT,
+        seq INTEGER PRIMARY KEY, id TEXT NOT NULL, run TEXT, tool TEXT NOT NULL, plugin TEXT,
         generation INTEGER, started_at REAL NOT NULL, caller TEXT NOT NULL,
         decision TEXT, decision_reason TEXT, decision_rule TEXT, arguments TEXT, arguments_bytes INTEGER,
         outcome TEXT, code TEXT, queued REAL, validating REAL, upstream REAL, total REAL,
         result TEXT, result_bytes INTEGER, output_valid INTEGER
     );
-    CREATE INDEX steps_of_run ON steps (run) WHERE run IS NOT NULL;
     """,
 )
 """One script a version of the file, applied in order and only ever appended to; ``;`` ends a statement and
@@ -81,13 +80,17 @@ class Database:
         self._lock = threading.RLock()
 
     @classmethod
-    def open(cls, path: Path | None, *, checkpoints: bool = False) -> Database:
+    def open(cls, path: Path | None, *, checkpoints: bool = False, busy_seconds: float | None = None) -> Database:
         """Open and migrate the file, ``None`` for one in memory; raises ``StateUnavailable``."""
         if path is not None:
             _create(path)
         with _translated(path):
             connection = sqlite3.connect(
-                path or ":memory:", BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+                path or ":memory:",
+                BUSY_SECONDS if busy_seconds is None else busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
             )
             try:
                 _prepare(connection, checkpoints=checkpoints)

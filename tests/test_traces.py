@@ -16,7 +16,7 @@ import pytest
 
 from bascule.core import database
 from bascule.core.redaction import REDACTED, Redactor
-from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces, writing
+from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces, recorder
 from bascule.hookspecs.config import Limits
 from bascule.hookspecs.errors import StateUnavailable, TraceNotFound
 
@@ -33,9 +33,9 @@ def start(of: Traces, **changes: object) -> StepStart:
     return StepStart(**{"id": of.next_id(), "tool": "echo.say", "started_at": time.time(), **changes})
 
 
-@pytest.fixture(params=["file", "memory"])
-def path(request, tmp_path):
-    return tmp_path / "bascule.db" if request.param == "file" else None
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "bascule.db"
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ _DETAIL_BYTES = 16 * 1024 * 1024
 _STEP = tuple(field.name for field in dataclasses.fields(Step))
 _STEPS = f"SELECT {', '.join(_STEP)} FROM steps"  # noqa: S608 - names of ours
 _RUN = (
-    "SELECT id, agent, purpose, state, started_at, ended_at, pid, process_start,"
-    " (SELECT COUNT(*) FROM steps WHERE run = runs.id) FROM runs"
+    "SELECT id, agent, purpose, state, started_at, ended_at, pid, process_start, COALESCE(steps, 0) FROM runs"
+    " LEFT JOIN (SELECT run, COUNT(*) AS steps FROM steps GROUP BY run) ON run = id"  # one scan of a bounded table
 )
 
 T = TypeVar("T")
