@@ -93,8 +93,13 @@ class ForeignPlugin:
 
     id: str
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: dict[str, Any]
     executable: Path
+
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change the manifest, as its owner might."""
+        change(self.manifest)
+        (self.folder / "plugin.yaml").write_text(yaml.safe_dump(self.manifest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,23 @@ import asyncio
 
 import pytest
 
-from bascule.hookspecs import Progress, ToolArgumentsInvalid, ToolCallFailed
+from bascule.hookspecs import (
+    HostStatus,
+    PluginHostUnavailable,
+    PluginState,
+    Progress,
+    ToolArgumentsInvalid,
+    ToolCallFailed,
+)
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(90, func_only=True),
-    pytest.mark.parametrize("plugin", ["sdk1", "sdk2", "fastmcp4"], indirect=True),
 ]
+each = pytest.mark.parametrize("plugin", ["sdk1", "sdk2", "fastmcp4"], indirect=True)
 
 
+@each
 @pytest.mark.req("N5.1", "N5.3", "N5.6")
 async def test_structured_output_is_the_output_and_meets_its_schema(plugin, hosted):
     async with hosted(plugin) as server:
@@ -28,6 +36,7 @@ async def test_structured_output_is_the_output_and_meets_its_schema(plugin, host
         assert steps[2].tool == f"{plugin.id}.weird%2Fname%20with%20space"
 
 
+@each
 @pytest.mark.req("N5.5", "N5.7")
 async def test_a_failing_tool_and_unfit_arguments_are_told_apart(plugin, hosted):
     async with hosted(plugin) as server:
@@ -39,6 +48,7 @@ async def test_a_failing_tool_and_unfit_arguments_are_told_apart(plugin, hosted)
         assert [step.code for step in await server.run.trace()] == ["MCP_TOOL_CALL_FAILED", "TOOL_ARGUMENTS_INVALID"]
 
 
+@each
 @pytest.mark.req("N1.1")
 async def test_progress_comes_in_order_and_with_its_words(plugin, hosted):
     seen: list[Progress] = []
@@ -48,6 +58,7 @@ async def test_progress_comes_in_order_and_with_its_words(plugin, hosted):
     assert seen == [Progress(step, 3, f"step {step}") for step in (1, 2, 3)]
 
 
+@each
 @pytest.mark.req("N6.8")
 async def test_a_cancel_reaches_the_tool_that_waits(plugin, hosted):
     async with hosted(plugin) as server:
@@ -66,6 +77,7 @@ async def test_a_cancel_reaches_the_tool_that_waits(plugin, hosted):
         assert (await server.call("add", a=1)).output == {"result": 3}
 
 
+@each
 @pytest.mark.req("N4.2.1")
 async def test_a_call_in_flight_does_not_keep_a_server_from_being_ended(plugin, hosted):
     async with hosted(plugin) as server:
@@ -73,11 +85,11 @@ async def test_a_call_in_flight_does_not_keep_a_server_from_being_ended(plugin, 
         call = asyncio.create_task(server.call("wait", label="x", progress=lambda _: waiting.set()))
         await waiting.wait()
         await server.bridge.plugins.disable(plugin.id)
-        with pytest.raises(Exception, match="was stopped") as caught:
+        with pytest.raises(PluginHostUnavailable, match="was stopped"):
             await call
-        assert caught.value.code == "PLUGIN_HOST_UNAVAILABLE"
 
 
+@each
 @pytest.mark.req("N4.2.2")
 async def test_a_tool_that_prints_does_not_lose_the_server(plugin, hosted):
     """SDK 1 lets the line through to stdout, where the manifest tolerates it; the others turn it aside."""
@@ -85,3 +97,17 @@ async def test_a_tool_that_prints_does_not_lose_the_server(plugin, hosted):
         assert (await server.call("chatter")).output == {"result": "said"}
         assert (await server.call("noargs")).output == {"result": "nothing was needed"}
         assert "a line that is no message" in server.bridge.plugins.logs(plugin.id)
+
+
+@pytest.mark.parametrize("plugin", ["sdk1"], indirect=True)
+@pytest.mark.req("N4.2.2")
+async def test_what_a_tool_prints_with_sdk_1_ends_a_strict_connection(plugin, hosted):
+    plugin.edit(lambda manifest: manifest["backend"].update(stdout="strict"))
+    async with hosted(plugin) as server:
+        with pytest.raises(PluginHostUnavailable):
+            await server.call("chatter")
+        view = server.bridge.plugins.get(plugin.id)
+        assert (view.state, view.host.status, view.tools) == (PluginState.ERROR, HostStatus.UNHEALTHY, ())
+        assert "a line that is no message" in server.bridge.plugins.logs(plugin.id)
+        await server.bridge.plugins.restart(plugin.id)
+        assert (await server.call("add", a=1)).output == {"result": 3}
