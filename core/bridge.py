@@ -13,7 +13,6 @@ the traces are written out, the store is closed, the lock is free.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -27,6 +26,7 @@ from ..hookspecs import (
     PluginState,
     Run,
     ServerTransport,
+    ToolConverter,
 )
 from .discovery import discover
 from .events import Events
@@ -39,7 +39,9 @@ from .registry import Registry
 from .runs import AgentRuns
 from .settings import HookConfig, Settings
 from .store import StateLock, Store, default_state_directory
+from .tokens import Tokens
 from .traces import Traces
+from .versions import version
 from .view import View
 
 log = logging.getLogger(__name__)
@@ -131,6 +133,7 @@ class Bridge:
                 version(),
             )
         )
+        self.tokens = Tokens(self._store)
         self._stack.push_async_callback(self.plugins.shut_down)
         await self._start_plugins()
         self._stack.push_async_callback(self._break_off_starts)
@@ -216,6 +219,12 @@ class Bridge:
         """Listen to events from now on."""
         return self._events.listen()
 
+    def converter(self, dialect: str) -> ToolConverter:
+        """The converter of ``dialect``; raises ``HookPluginRequired`` where no hook plugin offers one."""
+        if dialect not in self.lineup.converters:
+            raise HookPluginRequired(f"no hook plugin offers a converter for {dialect!r}", hint="see bascule hooks")
+        return self.lineup.converters[dialect]
+
     def readiness(self) -> Mapping[str, str]:
         """What is not ready, and why."""
         waiting = {
@@ -251,8 +260,3 @@ class Bridge:
         else:
             return True
         return False
-
-
-def version() -> str:
-    """Our own version, as installed."""
-    return importlib.metadata.version("bascule")

@@ -36,6 +36,9 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE offers (
         hook_plugin TEXT NOT NULL, family TEXT NOT NULL, PRIMARY KEY (hook_plugin, family)
     );
+    CREATE TABLE tokens (
+        name TEXT PRIMARY KEY, digest TEXT NOT NULL, scopes TEXT NOT NULL, created_at REAL NOT NULL
+    );
     CREATE TABLE runs (
         seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, purpose TEXT, state TEXT NOT NULL,
         started_at REAL NOT NULL, ended_at REAL, pid INTEGER NOT NULL, process_start TEXT

@@ -302,10 +302,12 @@ def _search_hint(directory: Path) -> str:
         return f"rename plugin.yml to {MANIFEST_NAME}"
     try:
         with os.scandir(directory) as entries:
-            found = [entry.path for entry in islice(entries, 1000) if os.path.isfile(Path(entry.path, MANIFEST_NAME))]
+            found = [entry.name for entry in islice(entries, 1000) if os.path.isfile(Path(entry.path, MANIFEST_NAME))]
     except OSError:
         found = []
-    return f"did you mean {quoted(found[0])}?" if len(found) == 1 else f"name the directory that holds {MANIFEST_NAME}"
+    if len(found) == 1:
+        return f"did you mean its subdirectory {quoted(found[0])}?"
+    return f"name the directory that holds {MANIFEST_NAME}"
 
 
 def _gather(data: dict[str, Any], transports: Collection[str], permissions: Collection[str], limits: Limits) -> _Facts:

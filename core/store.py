@@ -134,6 +134,28 @@ class Store:
         """Forget what the hook plugin ``name`` offered: the owner no longer counts on it."""
         self.remember_offers(name, frozenset())
 
+    def add_token(self, name: str, digest: str, scopes: Iterable[str], created_at: float) -> bool:
+        """Keep a token's hash; ``False`` where the name is taken."""
+        with self._database.transaction() as connection:
+            values = (name, digest, " ".join(sorted(scopes)), created_at)
+            return connection.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?)", values).rowcount > 0
+
+    def tokens(self) -> list[tuple[str, str, frozenset[str], float]]:
+        """Return name, hash, scopes and time of each token, by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name, digest, scopes, created_at FROM tokens ORDER BY name").fetchall()
+        return [(name, digest, frozenset(scopes.split()), at) for name, digest, scopes, at in rows]
+
+    def delete_token(self, name: str) -> bool:
+        """Forget a token; ``False`` where there was none."""
+        with self._database.transaction() as connection:
+            return connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+
+    def data_version(self) -> int:
+        """Return a number that changes when another process has written."""
+        with self._database.reading() as connection:
+            return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
 
 class StateLock:
     """The right to be the bridge of a state directory; the system frees it when its holder ends, however it ends."""

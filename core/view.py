@@ -2,35 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from ..hookspecs import Event, ServerTransport
+from ..hookspecs import (
+    ASGIApp,
+    AskPerson,
+    Bind,
+    Caller,
+    Channel,
+    Event,
+    HttpPolicy,
+    ProgressListener,
+    ServerTransport,
+    SessionOptions,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from .downstream import Downstream
 from .runs import AgentRuns
+from .serving import choose_server, serve_http
 
 if TYPE_CHECKING:
     from .bridge import Bridge
-    from .gateway import Road
-    from .plugins import Plugins
-    from .traces import Traces
 
 
 class View:
-    """Made for one server transport when it is opened."""
+    """Made for one server transport when it is opened. It is that transport's gateway as well."""
 
     def __init__(self, bridge: Bridge, transport: ServerTransport) -> None:
         self._bridge = bridge
-        self.gateway: Road = bridge.gateway.through(transport.exposure)
-        self.plugins: Plugins = bridge.plugins
-        self.traces: Traces = bridge.traces
-        self.runs = AgentRuns(self.gateway, bridge.traces, platform="remote", transport=transport.name)
+        self._road = bridge.gateway.through(transport.exposure)
+        self.gateway = self
+        self.plugins = bridge.plugins
+        self.traces = bridge.traces
+        self.runs = AgentRuns(self._road, bridge.traces, platform="remote", transport=transport.name)
+        self.identities = bridge.tokens
         self.environment: str = bridge.settings.environment
 
+    async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
+        return await self._road.tools(caller)
+
+    async def call(
+        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
+    ) -> ToolResult:
+        return await self._road.call(call, progress=progress, ask=ask)
+
+    async def attend(self, channel: Channel, caller: Caller, options: SessionOptions) -> None:
+        """Speak MCP with ``caller`` over ``channel`` until it ends."""
+        bridge = self._bridge
+        session = Downstream(
+            channel,
+            caller,
+            options,
+            road=self._road,
+            converter=bridge.converter("mcp"),
+            limits=bridge.settings.limits,
+            listen=bridge.events,
+        )
+        await session.run()
+
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Listen to events from now on."""
         return self._bridge.events()
 
     def readiness(self) -> Mapping[str, str]:
-        """What is not ready, and why."""
         return self._bridge.readiness()
+
+    def serve_http(self, app: ASGIApp, bind: Bind, policy: HttpPolicy) -> AbstractAsyncContextManager[None]:
+        """Run ``app`` behind the guard on the HTTP server that the owner chose."""
+        bridge = self._bridge
+        server = choose_server(bridge.settings.http_server, bridge.lineup.http_servers)
+        return serve_http(app, bind, policy, server=server, identities=self.identities, limits=bridge.settings.limits)

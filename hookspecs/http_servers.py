@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -33,8 +34,11 @@ class HttpServer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def serve(self, app: ASGIApp, bind: Bind, limits: Limits) -> AbstractAsyncContextManager[None]:
-        """Listen: entered = accepting, left = drained. Raises ``SettingsInvalid`` where the address is taken."""
+    def serve(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> AbstractAsyncContextManager[None]:
+        """Serve what comes in on ``sock``, which listens already and is closed by the core.
+
+        Entered = accepting, left = drained within a few seconds, whatever clients do.
+        """
 
 
 @hookspec

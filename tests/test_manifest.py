@@ -259,7 +259,7 @@ def test_the_one_subdirectory_with_a_manifest_is_suggested(tmp_path: Path) -> No
     (tmp_path / "plugin" / "plugin.yaml").write_text(GOOD)
     with pytest.raises(ManifestNotFound) as caught:
         read(tmp_path)
-    assert caught.value.hint == f'did you mean "{tmp_path / "plugin"}"?'
+    assert caught.value.hint == 'did you mean its subdirectory "plugin"?'
     (tmp_path / "docs" / "plugin.yaml").write_text(GOOD)
     with pytest.raises(ManifestNotFound) as caught:
         read(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 
 from bascule.core import database
 from bascule.core.redaction import REDACTED, Redactor
-from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces, recorder
+from bascule.core.traces import StepEnd, StepStart, StoredTraces, Traces
 from bascule.hookspecs.config import Limits
 from bascule.hookspecs.errors import StateUnavailable, TraceNotFound
 
@@ -563,7 +563,7 @@ asyncio.run(main())
 def test_a_disk_that_takes_no_more_refuses_calls_and_loses_no_end(file):
     done = subprocess.run([sys.executable, "-c", FULL, str(file)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    sent, where = done.stdout.split()
+    sent, where = done.stdout.rstrip().split(maxsplit=1)
     assert 0 < int(sent) < 1000
     assert where == str(file)
     assert rows(file, "SELECT outcome, count(*) FROM steps GROUP BY outcome") == [("ok", int(sent))]

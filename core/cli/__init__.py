@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import Any
 
 import click
-
-from ...hookspecs.errors import BasculeError
-from .exits import INTERNAL, INTERRUPTED, exit_code
 
 _COMMANDS = {
     "demo": ("tour", "Host the built-in fixture, call a tool, show the trace."),
@@ -68,21 +66,21 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except BasculeError as error:
-        _tell(error)
-        code = exit_code(error)
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)
-        code = INTERRUPTED
+        code = _exits().INTERRUPTED
     except BrokenPipeError:
         code = _reader_left()
-    except Exception as error:
-        if os.environ.get("BASCULE_DEBUG"):
-            raise
-        click.echo(f"INTERNAL_ERROR: {type(error).__name__}: {error}", err=True)
-        click.echo("  this is a fault of Bascule; set BASCULE_DEBUG=1 to see where, and please report it", err=True)
-        code = INTERNAL
+    except Exception as error:  # noqa: BLE001 - a fault of ours is told in words, too
+        code = _tell(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _exits() -> ModuleType:
+    """Import the exit codes: late, since they load every error and so the contract, which ``--help`` can do without."""
+    from . import exits
+
+    return exits
 
 
 def _reader_left() -> int:
@@ -91,9 +89,17 @@ def _reader_left() -> int:
     return 0
 
 
-def _tell(error: BasculeError) -> None:
-    """An error in words on stderr; with ``--json`` as an object on stdout as well."""
+def _tell(error: Exception) -> int:
+    """Tell an error in words on stderr, with ``--json`` as an object on stdout; return the exit code."""
+    from ...hookspecs.errors import BasculeError
     from .output import show_error
 
-    context: Any = click.get_current_context(silent=True)
-    show_error(error, as_json=bool(context and context.params.get("as_json")) or "--json" in sys.argv)
+    if isinstance(error, BasculeError):
+        context: Any = click.get_current_context(silent=True)
+        show_error(error, as_json=bool(context and context.params.get("as_json")) or "--json" in sys.argv)
+        return int(_exits().exit_code(error))
+    if os.environ.get("BASCULE_DEBUG"):
+        raise error
+    click.echo(f"INTERNAL_ERROR: {type(error).__name__}: {error}", err=True)
+    click.echo("  this is a fault of Bascule; set BASCULE_DEBUG=1 to see where, and please report it", err=True)
+    return int(_exits().INTERNAL)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -60,6 +60,7 @@ from ..jsonrpc import (
     encode_result,
     error_code,
 )
+from ..versions import version
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ _COALESCE_SECONDS = 0.05
 class Road(Protocol):
     """What a session needs of the gateway."""
 
-    async def tools(self, caller: Caller) -> list[ToolDefinition]: ...
+    async def tools(self, caller: Caller) -> Sequence[ToolDefinition]: ...
 
     async def call(
         self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
@@ -89,7 +90,6 @@ class Downstream:
         road: Road,
         converter: ToolConverter,
         limits: Limits,
-        version: str,
         listen: Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]],
     ) -> None:
         self._channel = channel
@@ -98,7 +98,6 @@ class Downstream:
         self._road = road
         self._converter = converter
         self._limits = limits
-        self._version = version
         self._listen = listen
         self._client: codec.ClientInfo | None = None
         self._outgoing: deque[bytes] = deque()
@@ -165,7 +164,7 @@ class Downstream:
     def _initialize(self, request: Request) -> None:
         client = self._client = codec.read_initialize(request.params)
         log.info("%s %s speaks MCP %s (%s)", client.name, client.version, client.revision, self._caller.session)
-        self._send(encode_result(request.id, codec.initialize_result(client, self._version, None)))
+        self._send(encode_result(request.id, codec.initialize_result(client, version(), None)))
 
     def _start(self, request_id: int | str, work: Any) -> None:
         if self._client is None:
