@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MAX_LOOKING_BACK: Final = 64
 """Subschemas that apply one another in a row, in a schema with ``unevaluated*``."""
-MAX_PROGRAM: Final = 1 << 20
+MAX_PROGRAM: Final = 4 << 20
 """Bytes of one compiled pattern."""
 
 

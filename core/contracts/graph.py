@@ -7,6 +7,7 @@ is walked as a schema, also under a keyword that nobody knows.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -110,7 +111,7 @@ class _Walk:
         self.root = root
         self.nodes: list[Node] = []
         self._known: dict[int, Node] = {}
-        self._unread: list[Node] = []
+        self._unread: deque[Node] = deque()
         self._pointers: list[Node] = []
         self._names: list[Node] = []
         self._anchors: dict[str, Node] = {}
@@ -120,7 +121,7 @@ class _Walk:
         """Read until nothing is left; named anchors come last, when all of them are known."""
         while self._unread or self._pointers:
             while self._unread:
-                self._read(self._unread.pop())
+                self._read(self._unread.popleft())
             if self._pointers:
                 self._follow(self._pointers.pop())
         for node in self._names:
