@@ -321,6 +321,8 @@ ADDRESS = {
         "pair": {"dependentRequired": {"a": ["b"]}},
         "open": {"properties": {"known": {}}, "unevaluatedProperties": False},
         "tuple": {"prefixItems": [{}], "items": False},
+        "hole": {"prefixItems": [{}, False]},
+        "headers": {"patternProperties": {"^x-": False}},
     },
     "required": ["message"],
     "additionalProperties": False,
@@ -365,6 +367,8 @@ ADDRESS = {
         ({"pair": {"a": 1}}, [("/pair/b", "property is missing, which 'a' requires")]),
         ({"open": {"knwon": 1}}, [("/open/knwon", "unknown property 'knwon'; did you mean 'known'?")]),
         ({"tuple": [1, 2]}, [("/tuple/1", "is one item more than are allowed")]),
+        ({"hole": [1, 2]}, [("/hole/1", "is not allowed here")]),
+        ({"headers": {"x-y": 1}}, [("/headers/x-y", "is not allowed here")]),
     ],
 )
 def test_a_problem_names_the_place_and_the_rule(change: dict[str, Any], expected: Any) -> None:

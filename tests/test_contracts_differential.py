@@ -171,6 +171,7 @@ def test_both_engines_agree_on_any_schema(maker: Maker) -> None:
         {"$defs": {"text": {"type": "string"}}, "$ref": "#/$defs/text", "maxLength": 1},
         {"properties": {"a": False}, "patternProperties": {"^b": False}, "unevaluatedProperties": True},
         {"propertyNames": {"pattern": "^a$"}},
+        {"patternProperties": {"^a$": {"type": "string"}}},
     ],
 )
 def test_both_engines_agree_where_dialects_and_libraries_differ(schema: dict[str, Any], dialect: Dialect) -> None:
