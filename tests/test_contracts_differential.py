@@ -157,6 +157,55 @@ def test_both_engines_agree_on_any_schema(maker: Maker) -> None:
         _agree(schema, maker.value())
 
 
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": True, "additionalItems": False},
+        {"items": False, "additionalItems": True},
+        {"items": True, "unevaluatedItems": False},
+        {"contains": {"type": "string"}, "unevaluatedItems": False},
+        {"contains": {"type": "string"}, "minContains": 0, "maxContains": 1},
+        {"dependencies": {"a": ["b"], "b": {"required": ["c"]}}},
+        {"contentEncoding": "base64", "contentMediaType": "application/json"},
+        {"$defs": {"text": {"type": "string"}}, "$ref": "#/$defs/text", "maxLength": 1},
+        {"properties": {"a": False}, "patternProperties": {"^b": False}, "unevaluatedProperties": True},
+        {"propertyNames": {"pattern": "^a$"}},
+        {"patternProperties": {"^a$": {"type": "string"}}},
+    ],
+)
+def test_both_engines_agree_where_dialects_and_libraries_differ(schema: dict[str, Any], dialect: Dialect) -> None:
+    for instance in ([1], ["a"], ["a", "b", 1], [[]], {"a": 1}, {"b": 1}, {"a\n": 1}, {"a": 1, "b": 2}, "ab", "%%", 1):
+        _agree({**schema, "$schema": dialect.value}, instance)
+
+
+@pytest.mark.parametrize(
+    "keyword", ["const", "multipleOf", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"]
+)
+def test_both_engines_agree_on_numbers(keyword: str) -> None:
+    for limit in NUMBERS:
+        if keyword != "multipleOf" or limit > 0:
+            for number in NUMBERS:
+                _agree({keyword: limit}, number)
+
+
+def test_both_engines_agree_on_what_is_equal() -> None:
+    different = [*NUMBERS, True, False, None, *TEXTS, [], {}, [1], [True], {"a": 1}, {"a": 1, "b": [2]}]
+    for one in different:
+        for other in different:
+            _agree({"uniqueItems": True}, [one, other])
+            _agree({"enum": ["x", [one]]}, [other])
+    _agree({"uniqueItems": True}, [{"a": 1, "b": [2.0]}, {"b": [2], "a": 1.0}])
+
+
+@pytest.mark.timeout(10)  # comparing each with each would take half a minute
+def test_the_reference_finds_equal_items_in_linear_time() -> None:
+    prepared, dialect, _ = prepare({"uniqueItems": True})
+    items: list[Any] = [[{"a": n}, n, str(n)] for n in range(10_000)]
+    assert Reference(prepared, dialect).fits(items)
+    assert not Reference(prepared, dialect).fits([*items, items[0]])
+
+
 @BOTH
 @given(schema=st.sampled_from(REAL), maker=makers, random=randoms)
 def test_both_engines_agree_on_the_schemas_of_real_tools(schema: Any, maker: Maker, random: Random) -> None:

@@ -110,6 +110,12 @@ def test_a_long_text_may_hold_anything(text: str) -> None:
     assert message.result == text
 
 
+@pytest.mark.timeout(5)  # strings that are looked at again from every quote in them would take minutes
+def test_a_text_that_never_ends_is_refused_at_once() -> None:
+    with pytest.raises(McpProtocolError):
+        decode(b'{"jsonrpc":"2.0","id":7,"result":"' + b'\\"' * 300_000 + b"," * 300_000)
+
+
 def test_numbers_survive_exactly() -> None:
     exact = [10**399, -(10**30), 2**53 + 1, 0.1, 5e-324]
     message = decode(answer(json.dumps(exact).encode()))

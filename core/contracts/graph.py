@@ -77,17 +77,10 @@ class Graph:
         return any(node.looks_back for node in self.bottom_up)
 
     def chain(self) -> int:
-        """How many subschemas at most apply one another in a row, in one place."""
-        return self._longest(lambda node: node.in_place)
-
-    def height(self) -> int:
-        """How many at most apply one another in a row, where no recursion makes that endless."""
-        return self._longest(lambda node: node.applied)
-
-    def _longest(self, applied: Callable[[Node], Iterable[Node]]) -> int:
+        """How many subschemas at most apply one another in a row, all in one place."""
         lengths: dict[Node, int] = {}
         for node in self.bottom_up:
-            lengths[node] = 1 + max((lengths.get(each, 0) for each in applied(node)), default=0)
+            lengths[node] = 1 + max((lengths[each] for each in node.in_place), default=0)
         return max(lengths.values())
 
 

@@ -13,7 +13,6 @@ unevaluatedItems        quadratic; fails on a boolean ``items`` in 2019-09
 uniqueItems             quadratic
 additionalItems         fails beside a boolean ``items``
 multipleOf              counts in floats, where 19.99 is no multiple of 0.01
-$ref                    would look for what is not in the document
 ======================  ===================================================================================
 
 A tuple is an array, as it is for whoever encodes it.
@@ -49,15 +48,7 @@ def error(*path: str | int) -> ValidationError:
     return ValidationError("", path=path)
 
 
-# --- references and patterns --------------------------------------------------------------------------
-
-
-def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    yield from validator.descend(instance, _target(ref))
-
-
-def _target(ref: str) -> Any:
-    return resolve(current.get().root, unquote(ref[1:]))
+# --- patterns -----------------------------------------------------------------------------------------
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -223,7 +214,7 @@ def _holding(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[
         return bool(validator.evolve(schema=subschema).is_valid(instance))
 
     if "$ref" in schema:
-        yield _target(schema["$ref"])
+        yield resolve(current.get().root, unquote(schema["$ref"][1:]))
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from filter(holds, schema.get(keyword, ()))
     if "if" in schema:
@@ -251,7 +242,6 @@ def _exact(number: float) -> Fraction:
 
 
 REPLACED: Final[dict[str, Keyword]] = {
-    "$ref": _ref,
     "additionalItems": _additional_items,
     "additionalProperties": _additional_properties,
     "items": _items,
