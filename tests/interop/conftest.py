@@ -155,12 +155,8 @@ def _prepare(name: str, folder: Path) -> None:
     elif name == "git":
         repository = folder / "repository"
         subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", repository], check=True)
-        for key, value in {
-            "user.name": "A tester",
-            "user.email": "tester@localhost",
-            "commit.gpgsign": "false",
-        }.items():
-            subprocess.run(["git", "-C", repository, "config", key, value], check=True)
+        for setting in ("user.name=A tester", "user.email=tester@localhost", "commit.gpgsign=false"):
+            subprocess.run(["git", "-C", repository, "config", *setting.split("=")], check=True)
 
 
 @pytest.fixture
@@ -208,12 +204,12 @@ class _Standing:
         return cls(_processes(folder), _pipes(), frozenset(asyncio.all_tasks()))
 
     async def again(self, folder: Path) -> None:
-        """Wait until all is as it was; closing a pipe takes the loop a turn or two."""
+        """No process may be left at this very moment; to close a pipe takes the loop a turn or two."""
+        assert _processes(folder) == self.processes
         for _ in range(_TURNS):
-            if _Standing.of(folder) == self:
+            if _pipes() == self.pipes:
                 break
             await asyncio.sleep(_TURN_SECONDS)
-        assert _processes(folder) == self.processes
         assert _pipes() == self.pipes
         assert asyncio.all_tasks() == self.tasks
 
