@@ -78,8 +78,11 @@ class Environment:
         try:
             self._build_or_tell(draft)
             self._retarget(draft, folder)
-            if not folder.is_dir():  # someone else may have been faster
+            try:
                 draft.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # no one else was faster
+                    raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         say(f"building {folder.name} … done in {time.monotonic() - began:.0f} s")
@@ -190,7 +193,7 @@ class NodeEnvironment(Environment):
 def _sweep() -> None:
     """Remove what builders left that were killed."""
     for draft in cache().glob(f"*{_UNFINISHED}*"):
-        if time.time() - draft.stat().st_mtime > 2 * _BUILD_SECONDS:
+        if time.time() - draft.stat().st_mtime > 3 * _BUILD_SECONDS:
             shutil.rmtree(draft, ignore_errors=True)
 
 
