@@ -106,6 +106,7 @@ FAMILIES = (
 HOOKS = frozenset(family.hook for family in FAMILIES)
 GUARDING_HOOKS = frozenset(family.hook for family in FAMILIES if family.guards)
 
+_TO_ITS_AUTHOR = "report it to its author"
 _MAX_OFFERS = 1_000  # of one hook plugin to one hook: an endless generator must not hang the start
 
 
@@ -203,7 +204,7 @@ class _Assembly:
                 except BasculeError as error:
                     return HookPlugin(found, error=error)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's own affair
-                    return HookPlugin(found, error=HookPluginBroken(f"it failed: {_words(error)}"))
+                    return HookPlugin(found, error=HookPluginBroken(f"it failed: {_words(error)}", hint=_TO_ITS_AUTHOR))
                 return HookPlugin(found, offers=self._accept(found.name, offers))
 
     def _register(self, name: str, plugin: Any) -> None:
@@ -284,7 +285,7 @@ def _bounded(answer: Iterable[Any] | None, family: Family) -> Iterable[Any]:
         raise HookPluginBroken(f"{family.hook} returned a {kind}", hint="a hook is synchronous and returns a list")
     for count, offer in enumerate(answer, 1):
         if count > _MAX_OFFERS:
-            raise HookPluginBroken(f"{family.hook} offers more than {_MAX_OFFERS:,} values")
+            raise HookPluginBroken(f"{family.hook} offers more than {_MAX_OFFERS:,} values", hint=_TO_ITS_AUTHOR)
         yield offer
 
 
@@ -292,10 +293,11 @@ def _checked(family: Family, offer: Any) -> str:
     """Return the offer's name; raise where the offer is not what the hook asks for."""
     if isinstance(offer, type):
         raise HookPluginBroken(f"{family.hook} returned the class {offer.__name__}", hint="return an instance of it")
+    hint = f"see the Protocol that {family.hook} names in {hookspecs.__name__}"
     name = getattr(offer, family.key, None)
     if not isinstance(name, str) or not name:
-        raise HookPluginBroken(f"{family.hook} returned a {type(offer).__name__}, which has no text {family.key!r}")
-    hint = f"see the Protocol that {family.hook} names in {hookspecs.__name__}"
+        reason = f"{family.hook} returned a {type(offer).__name__}, which has no text {family.key!r}"
+        raise HookPluginBroken(reason, hint=hint)
     missing = [member for member in family.members if not hasattr(offer, member)]
     if missing:
         raise HookPluginBroken(f"the {family.noun} {name!r} lacks {', '.join(missing)}", hint=hint)

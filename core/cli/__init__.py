@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; errors are told in words, never as a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
+    # pydantic would read the metadata of all that is installed for plugins of its own, and fail where one is broken
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code = 0
     try:
         code = _run(arguments)
