@@ -181,8 +181,8 @@ class Running:
 
 def checked(outcome: Outcome) -> Outcome:
     """Nobody ever sees a traceback, nor what Python says of a stream that broke at exit."""
-    for word in ("Traceback", "Exception ignored", "Task exception"):
-        assert word not in outcome.out + outcome.err, outcome.err
+    for line in (outcome.out + outcome.err).splitlines():
+        assert not line.startswith(("Traceback", "Exception ignored", "Task exception")), outcome.err
     return outcome
 
 

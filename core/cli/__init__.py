@@ -89,17 +89,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = _run(arguments)
         sys.stdout.flush()
     except (BrokenPipeError, _ReaderLeft):
-        _forget_what_is_unread()
+        from .output import forget_unread
+
+        forget_unread()
     sys.exit(code)
-
-
-def _forget_what_is_unread() -> None:
-    """Let the flush at exit find a reader."""
-    from .output import out
-
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, out()):
-        os.dup2(nowhere, stream.fileno())
 
 
 def _run(arguments: list[str]) -> int:

@@ -121,10 +121,15 @@ def _print_command(report: dict[str, Any]) -> None:
         return
     say(f"command      {command['executable']}")
     for index, argument in enumerate(command["argv"]):
-        say(f"   argv[{index}]{' ' * (3 - len(str(index)))} {json.dumps(argument, ensure_ascii=True)}")
+        say(f"   argv[{index}]{' ' * (3 - len(str(index)))} {_quoted(argument)}")
     say(f"   in        {command['cwd']}")
     say(f"   sees      {', '.join(command['environment'])}")
     for name, value in command["declared_environment"].items():
-        say(f"   sets      {name}={json.dumps(value, ensure_ascii=True)}")
+        say(f"   sets      {name}={_quoted(value)}")
     for name in command["passed_from_host"]:
         say(f"   passes    {name} from your environment", fg="yellow")
+
+
+def _quoted(text: str) -> str:
+    """``text`` so that nothing in it hides, and nothing looks like something else."""
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")

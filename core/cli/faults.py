@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 
 import click
 
 from ...hookspecs.errors import BasculeError
 from .exits import FAILED, HUNG_UP, INTERNAL, INTERRUPTED, TERMINATED, exit_code
-from .output import print_json, say, show_error
+from .output import forget_unread, print_json, say, show_error
 
 _STOPPED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED, "SIGHUP": HUNG_UP}
 
@@ -25,8 +24,10 @@ class Stopped(Exception):
 
 def tell(error: BaseException, *, as_json: bool) -> int:
     """Tell ``error`` in words on stderr, with ``as_json`` as one document on stdout; return the exit code."""
-    with suppress(BrokenPipeError):  # there is no one left to tell it to
+    try:
         _show(error, as_json)
+    except BrokenPipeError:  # there is no one left to tell it to
+        forget_unread()
     match error:
         case BasculeError():
             return exit_code(error)

@@ -49,6 +49,16 @@ def out() -> TextIO:
     return _claimed[0] if _claimed else sys.stdout
 
 
+def forget_unread() -> None:
+    """Give streams whose reader has left another, before Python flushes them at exit and complains."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr, out()):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+
+
 def harmless(text: str) -> str:
     """``text`` from a stranger, fit for a terminal."""
     return _HARMFUL.sub("", text)
