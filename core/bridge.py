@@ -150,15 +150,15 @@ class Bridge:
         redactor = Redactor()
         self.traces = await self._stack.enter_async_context(Traces(state / DATABASE_NAME, settings.limits, redactor))
         self._events = Events(self.lineup.observers.values())
-        self._registry = Registry()
+        self.registry = Registry()
         guards = Guards(self.lineup.permission_checks, self.lineup.exposure_policies, settings.environment)
-        self.gateway = Gateway(self._registry, guards, self.traces, self._events, settings.limits)
+        self.gateway = Gateway(self.registry, guards, self.traces, self._events, settings.limits)
         self.plugins = Plugins(
             House(
                 settings,
                 self.lineup,
                 self._store,
-                self._registry,
+                self.registry,
                 self._events,
                 Planner(settings.executables),
                 redactor,

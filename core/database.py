@@ -90,7 +90,7 @@ class Database:
         with _translated(path):
             connection = sqlite3.connect(
                 path or ":memory:",
-                BUSY_SECONDS if busy_seconds is None else busy_seconds,
+                timeout=BUSY_SECONDS if busy_seconds is None else busy_seconds,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,

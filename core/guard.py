@@ -16,6 +16,7 @@ from typing import Any
 
 from ..hookspecs import ASGIApp, Bind, HttpPolicy, Identities, Identity, Limits
 from ..hookspecs.http_servers import Message, Receive, Scope, Send
+from .eager import within
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LOCAL_IDENTITY = Identity("mcp-client", frozenset({"call"}))
@@ -164,8 +165,7 @@ class _Body:
         if self._deadline is None:
             self._deadline = loop.time() + _BODY_SECONDS
         try:
-            async with asyncio.timeout_at(self._deadline):
-                message = await self._receive()
+            message = await within(self._deadline - loop.time(), self._receive())
         except TimeoutError:
             raise _Refused(408, "the request's body did not come in time", {"Connection": "close"}) from None
         self._left -= len(message.get("body", b""))
@@ -188,8 +188,7 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         self.started = True
         try:
-            async with asyncio.timeout(_SEND_SECONDS):
-                await self._send(message)
+            await within(_SEND_SECONDS, self._send(message))
         except TimeoutError:
             self.in_time = False
             raise

@@ -7,8 +7,8 @@ is both a result and an error, an id whose type was changed on the way. A repeat
 what goes on is encoded anew from the one value that was decoded, and of two equal keys that is the last.
 
 What costs more than it shows is bounded (:data:`MAX_DEPTH`, :data:`MAX_ELEMENTS`, :data:`MAX_NAMES`,
-:data:`MAX_DIGITS`, :data:`MAX_BATCH`); the length of a line is the affair of who frames it. Blank lines are no messages: who
-reads lines drops them before.
+:data:`MAX_DIGITS`, :data:`MAX_BATCH`); the length of a line is the affair of who frames it. Blank lines are no
+messages: who reads lines drops them before.
 """
 
 from __future__ import annotations

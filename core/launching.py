@@ -43,7 +43,8 @@ class Planner:
     def plan(self, request: LaunchRequest, limits: Limits) -> LaunchPlan:
         """Raise ``PackageNotFound`` or ``ManifestInvalid`` where the command can't or may not be started."""
         executable = self.executable(request.argv[0], request.cwd)
-        return LaunchPlan(executable, tuple(request.argv), request.cwd, self.environment(request), limits)
+        argv = (str(executable), *request.argv[1:])
+        return LaunchPlan(executable, argv, request.cwd, self.environment(request), limits)
 
     def executable(self, command: str, directory: Path) -> Path:
         """Find the program that ``command`` means for the plugin in ``directory`` (N3.3)."""

@@ -50,7 +50,7 @@ def listen(bind: Bind) -> socket.socket:
 
 def _tcp(bind: Bind) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # said, or asyncio leaves Nagle on
     try:
         if os.name == "posix":  # elsewhere it would let two processes listen at once
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -84,7 +84,8 @@ class LaunchRequest:
 class LaunchPlan:
     """What will be started, complete: the same for a start and for a preview.
 
-    ``executable`` is absolute, ``argv[0]`` the name it was asked by, ``env`` the child's whole environment (N6.3).
+    ``executable`` is absolute and ``argv[0]`` says the same: a Python finds its virtual environment by that, and looks
+    on PATH for a bare name. ``env`` is the child's whole environment (N6.3).
     """
 
     executable: Path

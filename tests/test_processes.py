@@ -82,6 +82,15 @@ async def test_a_banner_on_stdout_is_skipped_and_counted_where_the_manifest_tole
         assert "lines on stdout were no JSON" in bridge.plugins.logs("fx-stdout-noise-tolerant")
 
 
+@pytest.mark.req("N4.2.2", "N6.4")
+async def test_the_owner_and_no_one_else_can_read_the_line_that_a_connection_ended_over(host, variant):
+    async with host(variant("stdout-noise-strict")) as bridge:
+        error = bridge.failures["fx-stdout-noise-strict"]
+        assert "hostile fixture 1.0.0 ready" in bridge.plugins.logs("fx-stdout-noise-strict")
+        assert "hostile fixture 1.0.0 ready" in error.diagnosis
+        assert "hostile fixture" not in str(error)
+
+
 @pytest.mark.req("N6.8")
 async def test_a_late_answer_to_a_call_that_timed_out_is_dropped(host, variant):
     async with host(variant("late-answer")) as bridge, bridge.run("test") as run:

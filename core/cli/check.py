@@ -65,7 +65,7 @@ def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, An
         "command": None if plan is None or request is None else _command(plan, request),
         "launcher": None if launcher is None else launcher.name,
         "isolation": str(isolation),
-        "warnings": _warnings(manifest, plan, transport.starts_process, isolation),
+        "warnings": _warnings(manifest, request, transport.starts_process, isolation),
     }
 
 
@@ -80,13 +80,16 @@ def _command(plan: LaunchPlan, request: LaunchRequest) -> dict[str, Any]:
     }
 
 
-def _warnings(manifest: Manifest, plan: LaunchPlan | None, starts_process: bool, isolation: Isolation) -> list[str]:
+def _warnings(
+    manifest: Manifest, request: LaunchRequest | None, starts_process: bool, isolation: Isolation
+) -> list[str]:
     warnings = []
     if starts_process and isolation is Isolation.NONE:
         warnings.append("it would run with all your rights; outside environment development it is refused")
-    if plan is not None and plan.argv[0] in _PACKAGE_RUNNERS and not _pinned(plan.argv):
+    if request is not None and request.argv[0] in _PACKAGE_RUNNERS and not _pinned(request.argv):
         warnings.append(
-            f"{plan.argv[0]} fetches whatever is newest at each start: pin the package, as in NAME==1.2.3 or NAME@1.2.3"
+            f"{request.argv[0]} fetches whatever is newest at each start: "
+            "pin the package, as in NAME==1.2.3 or NAME@1.2.3"
         )
     if not manifest.tools:
         warnings.append("it declares no tools")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import click
 
@@ -43,8 +44,19 @@ def serve(
     settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=dev)
     if dev:
         options.say_dev(plugins)
-    asyncio.run(_serve(settings, plugins, dev, as_json))
+    run_fast(_serve(settings, plugins, dev, as_json))
     return 0
+
+
+def run_fast(work: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where the extra ``fast`` brought it."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)
 
 
 async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_json: bool) -> None:
@@ -138,5 +150,6 @@ class _Lines:
                     # past the buffer: at exit Python would wait for the lock that a stuck write holds
                     data = data[os.write(stdout.fileno(), data) :]
             except OSError:
-                self._gone()
+                with suppress(RuntimeError):  # the loop has ended
+                    self._gone()
                 return

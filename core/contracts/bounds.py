@@ -13,15 +13,15 @@ from typing import Any, Final, NoReturn, TypeAlias
 import msgspec
 
 from ...hookspecs.errors import McpToolInvalid
-from .pointer import show
+from .pointer import printable, step
 
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 32
 """Containers inside one another, the root included."""
 MAX_STRING: Final = 16 * 1024
 MAX_KEY: Final = 512
-MAX_INTEGER_BITS: Final = 1329
-"""400 digits."""
+MAX_DIGITS: Final = 400
+"""Of an integer, as in a message."""
 MAX_SUBSCHEMAS: Final = 2_000
 MAX_BRANCHES: Final = 64
 MAX_ENUM: Final = 512
@@ -32,6 +32,7 @@ MAX_EXPANSION: Final = 2_000
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
+_TOO_MANY_DIGITS: Final = 10**MAX_DIGITS
 _encode = msgspec.json.Encoder().encode
 
 
@@ -49,7 +50,7 @@ def check_size(schema: dict[str, Any]) -> bytes:
 
 def refuse(what: str, where: str = "", hint: str | None = None) -> NoReturn:
     """Raise McpToolInvalid; ``where`` is a JSON pointer into the schema."""
-    raise McpToolInvalid(what, where=where, hint=hint)
+    raise McpToolInvalid(what, where=printable(where), hint=hint)
 
 
 def _check_shape(schema: dict[str, Any]) -> None:
@@ -89,8 +90,8 @@ def _check_scalar(value: object, path: Path) -> None:
         if len(value) > MAX_STRING:
             refuse(f"a string has {len(value):,} characters, more than {MAX_STRING:,}", _show(path))
     elif isinstance(value, int):
-        if value.bit_length() > MAX_INTEGER_BITS:
-            refuse("an integer has more than 400 digits", _show(path))
+        if abs(value) >= _TOO_MANY_DIGITS:
+            refuse(f"an integer has more than {MAX_DIGITS} digits", _show(path))
     elif isinstance(value, float):
         if not math.isfinite(value):
             refuse("a number is not finite", _show(path))
@@ -99,8 +100,8 @@ def _check_scalar(value: object, path: Path) -> None:
 
 
 def _show(path: Path) -> str:
-    steps: list[str | int] = []
+    steps: list[str] = []
     while path is not None:
-        path, step = path
-        steps.append(step)
-    return show(reversed(steps))
+        path, name = path
+        steps.append(step(name))
+    return "".join(reversed(steps))

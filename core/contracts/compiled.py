@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MAX_LOOKING_BACK: Final = 64
-"""Subschemas that apply one another in a row, in a schema with ``unevaluated*``."""
-MAX_PROGRAM: Final = 1 << 20
+"""Subschemas in a row; some platforms give a thread no more than 512 KiB of stack."""
+MAX_PROGRAM: Final = 4 << 20
 """Bytes of one compiled pattern."""
 
 
@@ -40,10 +40,10 @@ def fits(schema: dict[str, Any], dialect: Dialect) -> Callable[[Any], bool] | No
 def overflows(graph: Graph) -> bool:
     """Say whether compiling could overflow the native stack, which would end the process.
 
-    Around ``unevaluated*`` the engine goes down all that is applied, with 8 KiB of stack or more for each;
+    For ``unevaluated*`` the engine goes down all that is applied in place, with 5 KiB of stack for each;
     releases before 0.54 did not even stop at a reference that leads back.
     """
-    return graph.looks_back() and (graph.recursive or graph.height() > _MAX_LOOKING_BACK)
+    return graph.looks_back() and (graph.recursive or graph.chain() > _MAX_LOOKING_BACK)
 
 
 def matches(pattern: str, max_program: int) -> Callable[[str], bool] | None:

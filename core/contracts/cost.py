@@ -99,7 +99,7 @@ _Weigh: TypeAlias = Callable[[dict[str, Any]], float]
 
 def _growth(graph: Graph, weigh: _Weigh, weigh_below: _Weigh) -> tuple[float, ...]:
     here = _here(graph, weigh)
-    extra = {node: weigh_below(node.schema) for node in graph.bottom_up}
+    extra = {node: float(weigh_below(node.schema)) for node in graph.bottom_up}
     worst = dict(here)
     if not graph.recursive:
         # Each node stands after those that it applies below: one pass sees all levels.
@@ -120,7 +120,7 @@ def _here(graph: Graph, weigh: _Weigh) -> dict[Node, float]:
     judge: dict[Node, float] = {}
     mark: dict[Node, float] = {}
     for node in graph.bottom_up:
-        own = weigh(node.schema)
+        own = float(weigh(node.schema))  # an integer would grow without end
         judge[node] = own + sum(judge[applied] for applied in node.in_place)
         mark[node] = _MARK * own + sum(judge[applied] + mark[applied] for applied in node.in_place)
         if node.looks_back:
@@ -176,10 +176,10 @@ def _together(one: _Below, two: _Below) -> _Below:
 
 def _steps(schema: dict[str, Any]) -> float:
     steps = len(schema) + sum(_NUMBER for keyword in _NUMERIC if keyword in schema)
-    steps += sum(len(schema[keyword]) for keyword in _NAMING if keyword in schema)
+    steps += sum(len(schema[keyword]) for keyword in _NAMING if isinstance(schema.get(keyword), list | dict))
     if "const" in schema:
         steps += _comparison(schema["const"])
-    if "enum" in schema and not _hashed(schema["enum"]):
+    if isinstance(schema.get("enum"), list) and not _hashed(schema["enum"]):
         steps += sum(_comparison(option) for option in schema["enum"])
     return steps
 

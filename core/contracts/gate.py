@@ -12,12 +12,12 @@ from . import compiled, metered, patterns
 from .bounds import MAX_BRANCHES, MAX_ENUM, MAX_PROPERTIES, check_size, refuse
 from .graph import Graph, Node, build
 from .keywords import IN_PLACE_LISTS, MAPS, Dialect, dialect_of
-from .pointer import show, step
+from .pointer import step
 
 _MIN_MULTIPLE: Final = 1e-15
 """Below the resolution of a double near 1."""
-_MAX_PATTERNS: Final = 4 << 20
-"""Bytes of all compiled patterns of one schema; some 20 ms to compile for each MiB."""
+_MAX_PATTERNS: Final = 5 << 20
+"""Bytes of all compiled patterns of one schema; each MiB takes some 20 to 100 ms, the more the smaller they are."""
 _COUNTED: Final = (
     dict.fromkeys(IN_PLACE_LISTS, (MAX_BRANCHES, "branches"))
     | dict.fromkeys(MAPS, (MAX_PROPERTIES, "properties"))
@@ -95,4 +95,4 @@ def check_validity(schema: dict[str, Any], dialect: Dialect) -> None:
     fault = metered.metaschema_fault(schema, dialect) if rs is None else compiled.metaschema_fault(rs, schema)
     if fault is not None:
         path, what = fault
-        refuse(f"not a valid schema of {dialect.value}: {what[:_MAX_FAULT]}", show(path))
+        refuse(f"not a valid schema of {dialect.value}: {what[:_MAX_FAULT]}", "".join(map(step, path)))

@@ -7,6 +7,7 @@ is walked as a schema, also under a keyword that nobody knows.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -76,17 +77,10 @@ class Graph:
         return any(node.looks_back for node in self.bottom_up)
 
     def chain(self) -> int:
-        """How many subschemas at most apply one another in a row, in one place."""
-        return self._longest(lambda node: node.in_place)
-
-    def height(self) -> int:
-        """How many at most apply one another in a row, where no recursion makes that endless."""
-        return self._longest(lambda node: node.applied)
-
-    def _longest(self, applied: Callable[[Node], Iterable[Node]]) -> int:
+        """How many subschemas at most apply one another in a row, all in one place."""
         lengths: dict[Node, int] = {}
         for node in self.bottom_up:
-            lengths[node] = 1 + max((lengths.get(each, 0) for each in applied(node)), default=0)
+            lengths[node] = 1 + max((lengths[each] for each in node.in_place), default=0)
         return max(lengths.values())
 
 
@@ -110,7 +104,7 @@ class _Walk:
         self.root = root
         self.nodes: list[Node] = []
         self._known: dict[int, Node] = {}
-        self._unread: list[Node] = []
+        self._unread: deque[Node] = deque()
         self._pointers: list[Node] = []
         self._names: list[Node] = []
         self._anchors: dict[str, Node] = {}
@@ -120,7 +114,7 @@ class _Walk:
         """Read until nothing is left; named anchors come last, when all of them are known."""
         while self._unread or self._pointers:
             while self._unread:
-                self._read(self._unread.pop())
+                self._read(self._unread.popleft())
             if self._pointers:
                 self._follow(self._pointers.pop())
         for node in self._names:

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from . import compiled
 from .bounds import MAX_PATTERN, refuse
 
-_SIZES: Final = (*(step << power for power in range(6, 18) for step in (4, 5, 6, 7)), compiled.MAX_PROGRAM)
-"""Bytes to try: from 256 to 1 MiB, each a quarter or less above the one before."""
+_SIZES: Final = (*(step << power for power in range(6, 20) for step in (4, 5, 6, 7)), compiled.MAX_PROGRAM)
+"""Bytes to try: from 256 to 4 MiB, each a quarter or less above the one before."""
+_REPEATED_GROUP: Final = "){"
 _MAX_WRITTEN_OUT: Final = 10 << 20
 
 
@@ -32,8 +33,8 @@ def find(pattern: str) -> Pattern | None:
     fits = bisect_left(_SIZES, True, key=lambda size: compiled.matches(pattern, size) is not None)
     if fits == len(_SIZES):
         return None
-    # The engine leaves out what a search does not need, however absurd: judge it in a place where it must not.
-    if compiled.matches(f"x(?:{pattern})x", _MAX_WRITTEN_OUT) is None:
+    # The engine leaves out what a search does not need, however absurd: judge it where it must not.
+    if _REPEATED_GROUP in pattern and compiled.matches(f"x(?:{pattern})x", _MAX_WRITTEN_OUT) is None:
         return None
     matches = compiled.matches(pattern, _SIZES[fits])
     return None if matches is None else Pattern(matches, _SIZES[fits])

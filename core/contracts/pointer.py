@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-__all__ = ["fragment", "quoted", "resolve", "show", "step", "unquote"]
+__all__ = ["fragment", "printable", "quoted", "resolve", "show", "step", "unquote"]
 
 _SHOWN: Final = 64
 """Characters of a name: it may be as long as the message that it came in."""
@@ -19,12 +19,26 @@ def step(name: str | int) -> str:
 
 def show(path: Iterable[str | int]) -> str:
     """Write a pointer for people: long names are cut, and what can't be printed is escaped."""
-    return "".join(step(name if isinstance(name, int) else quoted(name)[1:-1]) for name in path)
+    return printable("".join(map(step, path)))
+
+
+def printable(pointer: str) -> str:
+    """Make a pointer fit for one line: it is made of strangers' names."""
+    return "/".join(_printable(each) for each in pointer.split("/"))
+
+
+def _printable(name: str) -> str:
+    shown = _cut(name)
+    return shown if shown.isprintable() else repr(shown)[1:-1]
 
 
 def quoted(name: str) -> str:
-    """Quote a stranger's name for one line of text: cut where it is long, escaped where it can't be printed."""
-    return repr(name if len(name) <= _SHOWN else name[:_SHOWN] + "…")
+    """Quote a stranger's name for one line: cut where it is long, escaped where it can't be printed."""
+    return repr(_cut(name))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _SHOWN else name[:_SHOWN] + "…"
 
 
 def fragment(pointer: str) -> str:

@@ -1,19 +1,19 @@
 """Keywords of the reference engine that are no good against strangers, written anew.
 
-=========================  ================================================================================
-keyword                    what is wrong with ``jsonschema``'s own
-=========================  ================================================================================
-``pattern``,               use ``re``, which backtracks, knows other classes than ECMA 262, and lets ``$``
-``patternProperties``,     match before a last newline
-``additionalProperties``,
-``unevaluatedProperties``
-``unevaluatedItems``       quadratic; fails on a boolean ``items`` in 2019-09
-``uniqueItems``            quadratic
-``additionalItems``        fails beside a boolean ``items``
-``items``                  can't be paid for item by item
-``multipleOf``             counts in floats, where 19.99 is no multiple of 0.01
-``$ref``                   would resolve what is not in the document
-=========================  ================================================================================
+======================  ===================================================================================
+keyword                 what is wrong with ``jsonschema``'s own
+======================  ===================================================================================
+pattern,                use ``re``, which backtracks, knows other classes than ECMA 262, and lets ``$`` match
+patternProperties,      before a last newline
+additionalProperties,
+unevaluatedProperties
+properties, items,      lose the place where a subschema is ``false``, and can't be paid for one by one
+prefixItems
+unevaluatedItems        quadratic; fails on a boolean ``items`` in 2019-09
+uniqueItems             quadratic
+additionalItems         fails beside a boolean ``items``
+multipleOf              counts in floats, where 19.99 is no multiple of 0.01
+======================  ===================================================================================
 
 A tuple is an array, as it is for whoever encodes it.
 """
@@ -48,15 +48,7 @@ def error(*path: str | int) -> ValidationError:
     return ValidationError("", path=path)
 
 
-# --- references and patterns --------------------------------------------------------------------------
-
-
-def _ref(validator: Any, ref: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    yield from validator.descend(instance, _target(ref))
-
-
-def _target(ref: str) -> Any:
-    return resolve(current.get().root, unquote(ref[1:]))
+# --- patterns -----------------------------------------------------------------------------------------
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -68,20 +60,34 @@ def _matches(pattern: str, text: str) -> bool:
     found = patterns.find(pattern)
     if found is None:
         raise CheckTooExpensive
-    current.get().spend(len(text) * found.size // _PROGRAM_BYTES)
+    current.get().spend(1 + len(text) * found.size // _PROGRAM_BYTES)
     return found.matches(text)
 
 
 # --- members ------------------------------------------------------------------------------------------
 
 
+def _below(validator: Any, value: Any, subschema: Any, place: str | int) -> Iterator[ValidationError]:
+    current.get().spend(1)
+    if subschema is False:
+        yield error(place)
+    else:
+        yield from validator.descend(value, subschema, path=place, schema_path=place)
+
+
+def _properties(validator: Any, properties: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for name, subschema in properties.items():
+            if name in instance:
+                yield from _below(validator, instance[name], subschema, name)
+
+
 def _pattern_properties(validator: Any, named: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for pattern, subschema in named.items():
             for name, value in instance.items():
-                current.get().spend(1)
                 if _matches(pattern, name):
-                    yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+                    yield from _below(validator, value, subschema, name)
 
 
 def _additional_properties(validator: Any, other: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -95,13 +101,9 @@ def _unevaluated_properties(validator: Any, other: Any, instance: Any, schema: A
 
 
 def _others(validator: Any, other: Any, pairs: Any, known: set[Any]) -> Iterator[ValidationError]:
-    for name, value in pairs:
-        if name not in known:
-            current.get().spend(1)
-            if other is False:
-                yield error(name)
-            else:
-                yield from validator.descend(value, other, path=name)
+    for place, value in pairs:
+        if place not in known:
+            yield from _below(validator, value, other, place)
 
 
 def _named(instance: dict[str, Any], schema: dict[str, Any]) -> set[Any]:
@@ -114,12 +116,17 @@ def _named(instance: dict[str, Any], schema: dict[str, Any]) -> set[Any]:
 # --- items --------------------------------------------------------------------------------------------
 
 
+def _prefix_items(validator: Any, listed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, list | tuple):
+        for index, (item, subschema) in enumerate(zip(instance, listed, strict=False)):
+            yield from _below(validator, item, subschema, index)
+
+
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if not isinstance(instance, list | tuple):
         return
     if isinstance(items, list):
-        for index, (item, subschema) in enumerate(zip(instance, items, strict=False)):
-            yield from validator.descend(item, subschema, path=index, schema_path=index)
+        yield from _prefix_items(validator, items, instance, schema)
     else:
         listed = schema.get("prefixItems", ()) if "prefixItems" in validator.VALIDATORS else ()
         yield from _others(validator, items, enumerate(instance), set(range(len(listed))))
@@ -207,7 +214,7 @@ def _holding(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[
         return bool(validator.evolve(schema=subschema).is_valid(instance))
 
     if "$ref" in schema:
-        yield _target(schema["$ref"])
+        yield resolve(current.get().root, unquote(schema["$ref"][1:]))
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from filter(holds, schema.get(keyword, ()))
     if "if" in schema:
@@ -235,13 +242,14 @@ def _exact(number: float) -> Fraction:
 
 
 REPLACED: Final[dict[str, Keyword]] = {
-    "$ref": _ref,
     "additionalItems": _additional_items,
     "additionalProperties": _additional_properties,
     "items": _items,
     "multipleOf": _multiple_of,
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
+    "prefixItems": _prefix_items,
+    "properties": _properties,
     "unevaluatedItems": _unevaluated_items,
     "unevaluatedProperties": _unevaluated_properties,
     "uniqueItems": _unique_items,

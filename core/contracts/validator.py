@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -68,7 +69,7 @@ class Validator:
             _encode(instance)
             with self._reference.errors(instance) as errors:
                 for error in errors:
-                    found.update(dict.fromkeys(describe(error)))
+                    found.update(dict.fromkeys(islice(describe(error), limit)))
                     if len(found) >= limit:
                         break
         except CheckTooExpensive:

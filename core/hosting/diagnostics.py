@@ -1,4 +1,4 @@
-"""What only the owner may see of a server: the end of its stderr, and lines that were skipped (N6.4)."""
+"""What only the owner may see of a server: the end of its stderr, and lines that were no messages (N6.4)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class HostDiagnostics:
         self.stderr_bytes = 0
         self.skipped_lines = 0
         self._skipped: list[bytes] = []
+        self._fatal: bytes | None = None
 
     def stderr(self, chunk: bytes) -> None:
         """Keep ``chunk``, drop what is too old."""
@@ -36,12 +37,18 @@ class HostDiagnostics:
         if len(self._skipped) < _SKIPPED_KEPT:
             self._skipped.append(line[:_SKIPPED_BYTES])
 
+    def broke(self, line: bytes) -> None:
+        """Keep the beginning of the line that ended the connection."""
+        self._fatal = line[:_SKIPPED_BYTES]
+
     def text(self) -> str:
-        """The end of stderr, then what was skipped."""
+        """The end of stderr, then what was skipped, then what the connection ended over."""
         kept = b"".join(self._chunks)[-self._limit :].decode("utf-8", "replace")
         if self.skipped_lines:
             shown = "\n".join(line.decode("utf-8", "replace") for line in self._skipped)
             kept += f"\n[{self.skipped_lines} lines on stdout were no JSON and were skipped; the first:]\n{shown}\n"
+        if self._fatal is not None:
+            kept += f"\n[the connection ended over this line on stdout:]\n{self._fatal.decode('utf-8', 'replace')}\n"
         return self._mask(kept)
 
     def tail(self) -> str:

@@ -151,7 +151,9 @@ class Host:
         try:
             async with asyncio.timeout(0 if self._stop.is_set() else manifest.startup_seconds) as self._startup:
                 channel = await stack.enter_async_context(spec.transport.connect(manifest.backend, context))
-                upstream = self._upstream = Upstream(channel, spec.limits, on_tools_changed=self._tools_changed)
+                upstream = self._upstream = Upstream(
+                    channel, spec.limits, on_tools_changed=self._tools_changed, on_fault=self.diagnostics.broke
+                )
                 reader = asyncio.create_task(upstream.run(), name=f"reader {self.plugin_id}")
                 stack.push_async_callback(_end_task, reader)
                 tools = await self._negotiate(upstream, reader)

@@ -119,6 +119,7 @@ class Traces:
         self._statement_waiters: list[asyncio.Future[None]] = []
         self._detail = 0
         self._planned: asyncio.Handle | None = None
+        self._lazily = False
         self._stuck_since: float | None = None
         self._written = 0
         self._house_due = _PRUNE_EVERY
@@ -265,12 +266,12 @@ class Traces:
         if self._stuck_since is not None:
             return  # the next try is planned already
         if not delay:
-            if self._planned is None or isinstance(self._planned, asyncio.TimerHandle):
+            if self._planned is None or self._lazily:
                 if self._planned is not None:
                     self._planned.cancel()
-                self._planned = self._loop.call_soon(self._write)
+                self._planned, self._lazily = self._loop.call_soon(self._write), False
         elif self._planned is None:
-            self._planned = self._loop.call_later(delay, self._write)
+            self._planned, self._lazily = self._loop.call_later(delay, self._write), True
 
     def _write(self) -> None:
         self._planned = None

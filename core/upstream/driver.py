@@ -54,13 +54,21 @@ class _Waiter:
 
 
 class Upstream:
-    """One server's client. ``run`` reads until the end and raises what ended it."""
+    """One server's client. ``run`` reads until the end and raises what ended it; ``on_fault`` is shown the bad line."""
 
-    def __init__(self, channel: Channel, limits: Limits, *, on_tools_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        limits: Limits,
+        *,
+        on_tools_changed: Callable[[], None],
+        on_fault: Callable[[bytes], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
         self._limits = limits
         self._on_tools_changed = on_tools_changed
+        self._on_fault = on_fault
         self._session = Session(limits, self._loop.time)
         self._waiters: dict[int, _Waiter] = {}
         self._controls: deque[bytes] = deque()
@@ -83,7 +91,11 @@ class Upstream:
         try:
             async for line in self._channel:
                 self.last_seen = time.time()
-                self._take(line)
+                try:
+                    self._take(line)
+                except McpProtocolError:
+                    self._on_fault(line)
+                    raise
             raise ChannelClosed("the server closed the connection")
         finally:
             controls.cancel()

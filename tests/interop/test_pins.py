@@ -1,0 +1,50 @@
+"""What is pinned, what the manifests say, and what docs/servers.md says, is one thing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+SERVERS = HERE / "servers"
+PAGE = (HERE.parents[1] / "docs" / "servers.md").read_text()
+
+ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (.+?) \| (\S+) \| (\d+) \| `(.+?)` \| (.+?) \|$", re.MULTILINE)
+
+BUILT_ON = {"sdk1": ("python-servers", "mcp"), "sdk2": ("sdk2", "mcp"), "fastmcp4": ("fastmcp4", "fastmcp")}
+
+
+def pinned(environment: str) -> dict[str, str]:
+    lines = (HERE / "pins" / f"{environment}.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def versions() -> dict[str, str]:
+    node = json.loads((HERE / "pins" / "node-servers" / "package.json").read_text())["dependencies"]
+    return {**pinned("python-servers"), **node}
+
+
+def version_of(plugin: str, server: str) -> str:
+    if plugin in BUILT_ON:
+        environment, package = BUILT_ON[plugin]
+        return pinned(environment)[package]
+    return versions()[server]
+
+
+@pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0])
+def test_the_page_the_manifest_and_the_pins_agree(row: tuple[str, ...]) -> None:
+    plugin, server, version, tools, command, permissions = row
+    manifest = yaml.safe_load((SERVERS / plugin / "plugin.yaml").read_text())
+    backend = manifest["backend"]
+    assert version == str(manifest["version"]) == version_of(plugin, server)
+    assert int(tools) == len(manifest["contributes"]["tools"])
+    assert command == " ".join([backend["command"], *backend.get("args", ())])
+    assert re.findall(r"`([a-z.]+)`", permissions) == manifest.get("permissions", [])
+
+
+def test_every_plugin_has_its_row() -> None:
+    assert sorted(row[0] for row in ROW.findall(PAGE)) == sorted(folder.name for folder in SERVERS.iterdir())
