@@ -222,8 +222,13 @@ FASTMCP4 = PythonEnvironment("fastmcp4")
 NODE_SERVERS = NodeEnvironment("node-servers")
 NODE = PythonEnvironment("node")
 FASTMCP3 = PythonEnvironment("fastmcp3")
+PYDANTIC_AI = PythonEnvironment("pydantic-ai")
+LANGCHAIN = PythonEnvironment("langchain")
+OPENAI_AGENTS = PythonEnvironment("openai-agents")
 NODE_CLIENTS = NodeEnvironment("node-clients")
-ALL = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS, NODE, FASTMCP3, NODE_CLIENTS)
+SERVERS = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
+CLIENTS = (NODE, FASTMCP3, PYDANTIC_AI, LANGCHAIN, OPENAI_AGENTS, NODE_CLIENTS)
+ALL = (*SERVERS, *CLIENTS)
 
 
 def node() -> Path:
