@@ -228,7 +228,8 @@ OPENAI_AGENTS = PythonEnvironment("openai-agents")
 NODE_CLIENTS = NodeEnvironment("node-clients")
 SERVERS = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
 CLIENTS = (NODE, FASTMCP3, PYDANTIC_AI, LANGCHAIN, OPENAI_AGENTS, NODE_CLIENTS)
-ALL = (*SERVERS, *CLIENTS)
+CONFORMANCE = NodeEnvironment("conformance")
+ALL = (*SERVERS, *CLIENTS, CONFORMANCE)
 
 
 def node() -> Path:

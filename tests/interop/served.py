@@ -22,20 +22,24 @@ _STOP_SECONDS = 15.0
 
 @dataclass(slots=True)
 class Served:
-    """A bridge that serves; ``log`` is what it has said on stderr so far."""
+    """A bridge that serves: what it has said on stdout so far, and on stderr (``log``)."""
 
     port: int
+    said: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/sse"
 
+    def everything(self) -> str:
+        return "".join(self.said + self.log)
+
 
 @contextmanager
 def served(folder: Path, plugin: Path, sse: Mapping[str, Any], **settings: Any) -> Iterator[Served]:
     """Run ``bascule serve`` for one plugin; on the way out it must end in order, and by itself."""
-    port = _free_port()
+    port = free_port()
     config = folder / "bascule.yaml"
     config.write_text(yaml.safe_dump({**settings, "plugins": {"sse_server": {"port": port, **sse}}}))
     bascule = Path(sysconfig.get_path("scripts"), "bascule")
@@ -50,19 +54,18 @@ def served(folder: Path, plugin: Path, sse: Mapping[str, Any], **settings: Any) 
     )
     bridge = Served(port)
     serving = threading.Event()
-    said: list[str] = []
     readers = [
-        threading.Thread(target=_read, args=(process.stdout, said, serving)),
+        threading.Thread(target=_read, args=(process.stdout, bridge.said, serving)),
         threading.Thread(target=_read, args=(process.stderr, bridge.log, None)),
     ]
     for reader in readers:
         reader.start()
     try:
-        assert serving.wait(_START_SECONDS), "".join(said + bridge.log)
-        assert process.poll() is None, "".join(said + bridge.log)
+        assert serving.wait(_START_SECONDS), bridge.everything()
+        assert process.poll() is None, bridge.everything()
         yield bridge
         process.terminate()
-        assert process.wait(_STOP_SECONDS) == 0, "".join(said + bridge.log)
+        assert process.wait(_STOP_SECONDS) == 0, bridge.everything()
     finally:
         process.kill()
         process.wait()
@@ -81,6 +84,7 @@ def _read(stream: IO[str], lines: list[str], serving: threading.Event | None) ->
         serving.set()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody had a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]

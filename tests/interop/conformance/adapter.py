@@ -1,8 +1,8 @@
 """Lets the conformance suite, which speaks only Streamable HTTP, test an HTTP+SSE server.
 
-Each ``Mcp-Session-Id`` is one SSE connection. ``Host`` and ``Origin`` go through as they came, so that the server judges
-them, and so does every message, byte by byte. Only names of tools are changed, both ways: the suite calls them without
-the plugin's id.
+Each ``Mcp-Session-Id`` is one SSE connection. ``Host`` and ``Origin`` go through as they came, so that the server is
+the one to judge them, and so does every message, byte by byte. Only names of tools are changed, both ways: the suite
+calls them without the plugin's id.
 
 ``adapter.py PORT ADDRESS PLUGIN``; needs starlette, httpx, httpx-sse and uvicorn.
 """
@@ -70,7 +70,7 @@ class Session:
                         self._opened.set_result(None)
                     elif event.event == "message":
                         self._sort(event.data.encode())
-        except Exception as fault:
+        except (Refused, httpx.HTTPError) as fault:
             if not self._opened.done():
                 self._opened.set_exception(fault)
         finally:
@@ -172,9 +172,7 @@ def _streaming(stream: Stream, session: Session) -> Response:
 
 
 adapter = Adapter()
-app = Starlette(
-    routes=[Route("/mcp", adapter.answer, methods=["GET", "POST", "DELETE"])], lifespan=adapter.lifespan
-)
+app = Starlette(routes=[Route("/mcp", adapter.answer, methods=["GET", "POST", "DELETE"])], lifespan=adapter.lifespan)
 
 if __name__ == "__main__":
     uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning", timeout_graceful_shutdown=1)
