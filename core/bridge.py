@@ -26,6 +26,7 @@ from ..hookspecs import (
     PluginState,
     Run,
     ServerTransport,
+    SettingsInvalid,
     ToolConverter,
 )
 from .discovery import discover
@@ -91,7 +92,7 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._starting: list[asyncio.Task[None]] = []
         self.failures: dict[str, BasculeError] = {}
-        self.closed: HookPluginRequired | None = None
+        self.closed: BasculeError | None = None
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -152,6 +153,9 @@ class Bridge:
                 hint="mend them, or give them up by name with --no-hook-plugin NAME",
             )
             log.error("%s", self.closed)
+        for plugin in self.lineup.broken:
+            if isinstance(plugin.error, SettingsInvalid):
+                self.closed = plugin.error
         for plugin in self.lineup.hook_plugins:
             if plugin.guards and plugin.error is None:
                 store.remember_offers(plugin.name, plugin.guards)
@@ -238,7 +242,8 @@ class Bridge:
     async def serve(self) -> AsyncIterator[Sequence[str]]:
         """Open every server transport that the hook plugins offer; yields the names of those that are open.
 
-        One that does not open is reported and hurts no other. Raises ``HookPluginRequired`` where a guard is missing.
+        One that does not open is reported in ``failures`` and hurts no other. Raises ``closed`` where it is set:
+        ``HookPluginRequired`` where a guard is missing, ``SettingsInvalid`` where a hook plugin's section is wrong.
         """
         if self.closed is not None:
             raise self.closed

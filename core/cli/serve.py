@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ...hookspecs import Event, HostChanged
+from ...hookspecs import Directions, Event, HostChanged
 from ..bridge import Bridge
 from ..settings import Settings
 from . import options
@@ -60,21 +60,53 @@ async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_js
     for name in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows has no such handlers; Ctrl-C still ends asyncio.run
             loop.add_signal_handler(name, stop.set)
-    async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge:
-        telling = asyncio.create_task(_tell(bridge, as_json))
-        async with bridge.serve() as opened:
-            await _welcome(bridge, opened, as_json)
-            await stop.wait()
-        telling.cancel()
+    async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge, bridge.serve() as opened:
+        _check_open(bridge, opened)
+        if not as_json:
+            _show_directions(bridge, opened)
+        stopping = asyncio.create_task(stop.wait())
+        tasks: set[asyncio.Task[Any]] = {
+            asyncio.create_task(_tell(bridge, as_json)),
+            asyncio.create_task(_welcome(bridge, opened, as_json)),
+        }
+        try:
+            while not stopping.done():
+                done, tasks = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
     if not as_json:
         click.echo("stopped")
+
+
+def _check_open(bridge: Bridge, opened: Sequence[str]) -> None:
+    """No way in at all, though some were offered, is an error; one that failed beside others is told."""
+    failed = [bridge.failures[name] for name in bridge.lineup.server_transports if name in bridge.failures]
+    if failed and not opened:
+        raise failed[0]
+
+
+def _directions(bridge: Bridge, opened: Sequence[str]) -> dict[str, Directions]:
+    found = {name: getattr(bridge.lineup.server_transports[name], "directions", None) for name in opened}
+    return {name: where for name, where in found.items() if isinstance(where, Directions)}
+
+
+def _show_directions(bridge: Bridge, opened: Sequence[str]) -> None:
+    for name, where in _directions(bridge, opened).items():
+        click.echo(f"{name}: {where.url}")
+        for whom, text in where.paste.items():
+            click.echo(f"  {whom}:\n    {text}")
 
 
 async def _welcome(bridge: Bridge, opened: Sequence[str], as_json: bool) -> None:
     await bridge.settled()
     views = bridge.plugins.list()
     if as_json:
-        print_json({"event": "serving", "transports": opened, "plugins": [asdict(view) for view in views]})
+        urls = {name: where.url for name, where in _directions(bridge, opened).items()}
+        plugins = [asdict(view) for view in views]
+        print_json({"event": "serving", "transports": opened, "urls": urls, "plugins": plugins})
         return
     for error in bridge.failures.values():
         show_error(error, as_json=False)
