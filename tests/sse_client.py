@@ -43,6 +43,7 @@ class SseClient:
         self.events: list[tuple[str, str]] = []
         self.messages: list[Any] = []
         self.ended = False
+        self.broke: Exception | None = None
         self._last_id = 0
         self._news = asyncio.Condition()
 
@@ -141,6 +142,8 @@ class SseClient:
                         name = value
                     elif field == "data":
                         data.append(value)
+        except httpx.HTTPError as error:
+            self.broke = error
         finally:
             async with self._news:
                 self.ended = True
@@ -168,5 +171,5 @@ async def connect(base: str, path: str = "/sse", **options: Any) -> AsyncIterato
             yield client
         finally:
             reading.cancel()
-            with suppress(asyncio.CancelledError, httpx.HTTPError):
+            with suppress(asyncio.CancelledError):
                 await reading

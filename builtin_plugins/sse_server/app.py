@@ -30,7 +30,6 @@ _STREAM_HEADERS = [
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_ACCEPTED = (202, b"Accepted")
 
 
 class SseApp:
@@ -68,7 +67,10 @@ class SseApp:
         method = scope["method"]
         if path == "/messages":
             if method == "POST":
-                await _answer(send, *await self._post(scope, receive))
+                status, text = await self._post(scope, receive)
+                if status != 202:
+                    log.info("a message of %s was refused, %d: %s", _address(scope), status, text.decode())
+                await _answer(send, status, text)
             else:
                 await _answer(send, 405, b"POST messages here", [(b"allow", b"POST")])
         elif path == "/sse":
@@ -106,9 +108,8 @@ class SseApp:
         if session.ended:
             return 404, b"there is no such session: GET /sse again"
         if not session.put(body):
-            log.warning("%s: a message was refused, too many wait", session.name)
             return 429, b"too much waits to be read; slow down"
-        return _ACCEPTED
+        return 202, b"Accepted"
 
     # --- GET ------------------------------------------------------------------------------------------
 
@@ -140,8 +141,7 @@ class SseApp:
             next(iter(self._sessions.values())).end("a newer connection took its place")
         identity: Identity | None = scope["bascule.identity"]
         user = "mcp-client" if identity is None else identity.name
-        client = scope.get("client")
-        address = f"{client[0]}:{client[1]}" if client else "a local socket"
+        address = _address(scope)
         name = "mcp-server" if self._max_sessions == 1 else f"mcp-server-{next(self._numbers)}"
         session = SseSession(name, identity, 2 * self._limits.http_body_bytes, self._forget)
         self._sessions[session.id] = session
@@ -151,6 +151,11 @@ class SseApp:
 
     def _forget(self, session: SseSession) -> None:
         self._sessions.pop(session.id, None)
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"{client[0]}:{client[1]}" if client else "a local socket"
 
 
 def _parameter(query: bytes, name: str) -> str | None:
