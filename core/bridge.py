@@ -26,6 +26,7 @@ from ..hookspecs import (
     PluginState,
     Run,
     ServerTransport,
+    SettingsInvalid,
     ToolConverter,
 )
 from .database import DATABASE_NAME
@@ -123,7 +124,7 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._starting: list[asyncio.Task[None]] = []
         self.failures: dict[str, BasculeError] = {}
-        self.closed: HookPluginRequired | None = None
+        self.closed: BasculeError | None = None
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -184,6 +185,9 @@ class Bridge:
                 hint="mend them, or give them up by name with --no-hook-plugin NAME",
             )
             log.error("%s", self.closed)
+        for plugin in self.lineup.broken:
+            if isinstance(plugin.error, SettingsInvalid):
+                self.closed = plugin.error
         if self._remember:
             remembered = store.remembered_offers()
             for name in remembered.keys() & set(settings.disabled_hook_plugins):
@@ -274,7 +278,8 @@ class Bridge:
     async def serve(self) -> AsyncIterator[Sequence[str]]:
         """Open every server transport that the hook plugins offer; yields the names of those that are open.
 
-        One that does not open is reported and hurts no other. Raises ``HookPluginRequired`` where a guard is missing.
+        One that does not open is reported in ``failures`` and hurts no other. Raises ``closed`` where it is set:
+        ``HookPluginRequired`` where a guard is missing, ``SettingsInvalid`` where a hook plugin's section is wrong.
         """
         if self.closed is not None:
             raise self.closed
