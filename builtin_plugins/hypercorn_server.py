@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -24,7 +23,7 @@ class HypercornServer:
         from hypercorn.config import Config
 
         config = Config()
-        config.bind = [f"fd://{os.dup(sock.fileno())}"]  # it closes what it is given, and so does our caller
+        config.bind = [f"fd://{sock.dup().detach()}"]  # it closes what it is given, and the core closes its own
         config.graceful_timeout = _GRACE_SECONDS
         config.h2_max_concurrent_streams = 1  # cleartext HTTP/2 can't be turned off here: the guard answers 505
         config.h11_max_incomplete_size = 16 * 1024
