@@ -169,8 +169,12 @@ def test_either_http_server_serves(http_server, request, tmp_path):
 @pytest.mark.req("N6.8")
 @pytest.mark.parametrize(
     "client",
-    [Client("sdk2_cancels.py", (SDK2,)), Client("ts_sdk1_cancels.cjs", IN_NODE)],
-    ids=["python-sdk2", "ts-sdk1"],
+    [
+        Client("sdk2_cancels.py", (SDK2,)),
+        Client("ts_cancels.cjs", IN_NODE, lambda: ["1"]),
+        Client("ts_cancels.cjs", IN_NODE, lambda: ["2"]),
+    ],
+    ids=["python-sdk2", "ts-sdk1", "ts-sdk2"],
 )
 def test_a_call_that_a_client_gives_up_leaves_its_place(client, request, tmp_path):
     """One call at a time is allowed, and the one that was given up would last for seconds more."""
