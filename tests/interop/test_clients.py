@@ -37,6 +37,7 @@ SECONDS = 60.0
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 MCP_REMOTE = "mcp-remote/dist/proxy.js"
+IN_NODE = (NODE, NODE_CLIENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,13 @@ def module(name: str) -> Path:
 
 def remote(transport: str) -> Client:
     """mcp-remote as the stdio server of a host that the first SDK plays."""
-    arguments = lambda: [node(), module(MCP_REMOTE), transport]  # noqa: E731
-    return Client("through_mcp_remote.py", (PYTHON_SERVERS, *IN_NODE), arguments)
+    environments = (PYTHON_SERVERS, *IN_NODE)
+    return Client("through_mcp_remote.py", environments, lambda: [node(), module(MCP_REMOTE), transport])
+
+
+def inspector(how: str) -> Client:
+    """Its command line shows no progress."""
+    return Client("inspector.py", IN_NODE, lambda: [node(), module(INSPECTOR), how], progress=False)
 
 
 def framework(script: str, environment: Environment) -> Client:
@@ -75,18 +81,18 @@ def framework(script: str, environment: Environment) -> Client:
     return Client(script, (environment,), progress=False, flat=True)
 
 
-IN_NODE = (NODE, NODE_CLIENTS)
-
 EVERYONE = {
     "python-sdk1": Client("sdk1.py", (PYTHON_SERVERS,)),
     "python-sdk2-auto": Client("sdk2.py", (SDK2,), lambda: ["auto"]),
     "python-sdk2-legacy": Client("sdk2.py", (SDK2,), lambda: ["legacy"]),
     "fastmcp3": Client("fastmcp_client.py", (FASTMCP3,)),
     "fastmcp4": Client("fastmcp_client.py", (FASTMCP4,)),
+    "fastmcp4-entry": Client("fastmcp_client.py", (FASTMCP4,), lambda: ["entry"]),
     "ts-sdk1": Client("ts_sdk1.cjs", IN_NODE),
     "ts-sdk2-auto": Client("ts_sdk2.cjs", IN_NODE, lambda: ["auto"]),
     "ts-sdk2-legacy": Client("ts_sdk2.cjs", IN_NODE, lambda: ["legacy"]),
-    "inspector": Client("inspector.py", IN_NODE, lambda: [node(), module(INSPECTOR)], progress=False),
+    "inspector": inspector("url"),
+    "inspector-entry": inspector("entry"),
     "mcp-remote-sse-only": remote("sse-only"),
     "mcp-remote-http-first": remote("http-first"),
     "pydantic-ai": framework("pydantic_agent.py", PYDANTIC_AI),
@@ -158,3 +164,19 @@ def test_either_http_server_serves(http_server, request, tmp_path):
     with served(tmp_path, ROOT / "fixtures" / "mcp-echo", {}, http_server=http_server) as bridge:
         client = EVERYONE["python-sdk1"]
         check(client, bridge, seen_by(client, bridge, request.config, tmp_path), 0)
+
+
+@pytest.mark.req("N6.8")
+@pytest.mark.parametrize(
+    "client",
+    [
+        Client("sdk2_cancels.py", (SDK2,)),
+        Client("ts_cancels.cjs", IN_NODE, lambda: ["1"]),
+        Client("ts_cancels.cjs", IN_NODE, lambda: ["2"]),
+    ],
+    ids=["python-sdk2", "ts-sdk1", "ts-sdk2"],
+)
+def test_a_call_that_a_client_gives_up_leaves_its_place(client, request, tmp_path):
+    """One call at a time is allowed, and the one that was given up would last for seconds more."""
+    with served(tmp_path, ROOT / "fixtures" / "mcp-echo", {}, limits={"calls_per_caller": 1}) as bridge:
+        assert seen_by(client, bridge, request.config, tmp_path)["after"] == WORDS

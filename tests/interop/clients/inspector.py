@@ -1,18 +1,27 @@
-"""The MCP Inspector's command line: one process for each question. What follows the address is its own command."""
+"""The MCP Inspector's command line: one process for each question.
+
+What follows the address is the runtime, its program and how it is told of the server: ``url``, or ``entry`` for a file
+as many clients have one.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
-from said import ECHO, FAIL, say, url
+from said import ECHO, FAIL, entry, say, url
+
+NODE, PROGRAM, HOW = sys.argv[2:]
+SERVER = ["--config", "servers.json", "--server", "bascule"] if HOW == "entry" else [url(), "--transport", "sse"]
+Path("servers.json").write_text(json.dumps(entry()))
 
 
 def ask(*arguments: str) -> tuple[int, Any]:
     """Its exit code and the result that it shows."""
-    command = [*sys.argv[2:], "--cli", url(), "--transport", "sse", *arguments]
+    command = [NODE, PROGRAM, "--cli", *SERVER, *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:
         return done.returncode, json.loads(done.stdout)

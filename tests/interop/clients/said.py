@@ -20,6 +20,11 @@ def url() -> str:
     return sys.argv[1]
 
 
+def entry() -> dict[str, Any]:
+    """What many clients keep in a file about the servers that they know."""
+    return {"mcpServers": {"bascule": {"type": "sse", "url": url()}}}
+
+
 def say(**seen: Any) -> None:
     """Print what was seen: ``None`` stands where this client shows nothing."""
     print(json.dumps({"revision": None, "progress": None, **seen}))
