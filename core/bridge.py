@@ -31,6 +31,7 @@ from ..hookspecs import (
 )
 from .database import DATABASE_NAME
 from .discovery import discover
+from .documents import near
 from .events import Events
 from .gateway import Gateway, Guards
 from .launching import Planner
@@ -43,7 +44,6 @@ from .settings import HookConfig, Settings
 from .store import StateLock, Store, default_state_directory
 from .tokens import Tokens
 from .traces import Traces
-from .validation import near
 from .versions import version
 from .view import View
 
