@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -17,13 +18,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     PrivateAttr,
     ValidationError,
     ValidationInfo,
     create_model,
 )
-from pydantic_core import InitErrorDetails
+from pydantic_core import InitErrorDetails, core_schema
 
 from ..hookspecs.config import Limits
 from ..hookspecs.errors import SettingsInvalid
@@ -81,18 +81,21 @@ def _limit(default: float, least: float, most: float) -> Any:
     return type(default), Field(default, ge=least, le=most, strict=True)
 
 
-_LimitsSection: type[BaseModel] = create_model(
-    "_LimitsSection",
-    __config__=ConfigDict(extra="forbid"),
-    **{field.name: _limit(getattr(Limits(), field.name), *LIMIT_BOUNDS[field.name]) for field in fields(Limits)},
-)
+@cache
+def _limits_section() -> type[BaseModel]:
+    """The model of ``limits``; made when there are some."""
+    return create_model(
+        "_LimitsSection",
+        __config__=ConfigDict(extra="forbid"),
+        **{field.name: _limit(getattr(Limits(), field.name), *LIMIT_BOUNDS[field.name]) for field in fields(Limits)},
+    )
 
 
 def _limits(value: Any) -> Limits:
     """Lay what the file says over the defaults; a default gives way where it would stand above its lowered bound."""
     if isinstance(value, Limits):
         return value
-    section = _LimitsSection.model_validate(value)
+    section = _limits_section().model_validate(value)
     limits, given = section.model_dump(), section.model_fields_set
     for name, bound in _NOT_ABOVE.items():
         if limits[name] > limits[bound] and name in given:
@@ -102,6 +105,13 @@ def _limits(value: Any) -> Limits:
             raise ValidationError.from_exception_data("limits", [details])
         limits[name] = min(limits[name], limits[bound])
     return Limits(**limits)
+
+
+class _LaidOver:
+    """Validates by :func:`_limits` alone: ``PlainValidator`` would have a schema of the dataclass built in vain."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(_limits)
 
 
 def _anchored(value: Any, info: ValidationInfo) -> Any:
@@ -157,7 +167,7 @@ class Settings(BaseModel):
     executables: dict[Annotated[str, AfterValidator(_bare)], Annotated[Path, AfterValidator(_absolute)]] = Field(
         default_factory=dict
     )
-    limits: Annotated[Limits, PlainValidator(_limits)] = Limits()
+    limits: Annotated[Limits, _LaidOver()] = Limits()
     disabled_hook_plugins: tuple[_Name, ...] = ()
     required_hook_plugins: tuple[_Name, ...] = ()
     plugins: dict[_Name, Annotated[dict[str, Any], BeforeValidator(_section)]] = Field(default_factory=dict, repr=False)

@@ -23,7 +23,6 @@ from ...hookspecs import (
     ServerTransport,
     hookimpl,
 )
-from .app import SseApp
 
 
 def _either(camel: str, snake: str) -> AliasChoices:
@@ -59,6 +58,8 @@ class SseServer:
     @asynccontextmanager
     async def serve(self, bridge: BridgeView) -> AsyncIterator[None]:
         """Listen; on the way out every stream ends in order before the server's own limit."""
+        from .app import SseApp
+
         settings = self.settings
         app = SseApp(bridge.gateway, self._limits, max_sessions=settings.max_sessions, names=settings.names)
         policy = HttpPolicy(
