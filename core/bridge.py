@@ -45,7 +45,6 @@ from .store import StateLock, Store, default_state_directory
 from .tokens import Tokens
 from .traces import Traces
 from .versions import version
-from .view import View
 
 log = logging.getLogger(__name__)
 
@@ -291,6 +290,8 @@ class Bridge:
             yield opened
 
     async def _open(self, stack: AsyncExitStack, name: str, transport: ServerTransport) -> bool:
+        from .view import View  # with all that serving takes: a one-shot command does without
+
         try:
             await stack.enter_async_context(transport.serve(View(self, transport)))
         except BasculeError as error:

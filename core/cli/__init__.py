@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -83,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; errors are told in words, never as a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
+    gc.disable()  # until all is imported, which makes many objects and hardly any garbage; see options
     # pydantic would read the metadata of all that is installed for plugins of its own, and fail where one is broken
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,8 @@ def settings_from(
 ) -> Settings:
     """The settings of this call: the file's, then what the command line says. ``quiet`` keeps warnings to itself."""
     claim_stdout()
+    gc.freeze()
+    gc.enable()
     handler = logging.StreamHandler()
     handler.setFormatter(_Words(verbose))
     level = {0: logging.ERROR if quiet else logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
