@@ -205,7 +205,7 @@ def test_serve_says_what_happens_a_document_a_line(bascule, dev):
     while lines[-1]["event"] != "serving":
         lines.append(json.loads(serving.line()))
     assert [line["plugin_state"] for line in lines if line["event"] == "HostChanged"] == ["enabling", "ready"]
-    assert set(lines[-1]) == {"event", "transports", "plugins", "failures"}
+    assert set(lines[-1]) == {"event", "transports", "urls", "plugins", "failures"}
     (plugin,) = lines[-1]["plugins"]
     assert plugin["state"] == "ready"
     assert len(plugin["tools"]) == 6
@@ -586,12 +586,8 @@ HARMFUL = "\x1b\x07\x9b\u202e\u2066\x7f\x08"
 
 @pytest.fixture
 def evil(echo: Path, plugin_copy: Callable[..., Path]) -> Path:
-    """A plugin whose every text steers terminals."""
-
-    def edit(manifest: dict[str, Any]) -> None:
-        manifest["backend"]["args"] = ["server.py", EVIL]
-
-    folder = plugin_copy(echo, edit)
+    """A plugin whose every text steers terminals; in its manifest that is refused."""
+    folder = plugin_copy(echo)
     server = folder / "server.py"
     text = server.read_text(encoding="utf-8")
     for words in ("Returns the message, and all arguments exactly as they arrived.", "Fails, as a tool fails:"):
@@ -617,7 +613,6 @@ def test_what_a_stranger_wrote_steers_no_terminal(bascule, evil):
     for run in bascule("traces", "--json").json["runs"]:
         assert not set(HARMFUL) & set(bascule("traces", run["id"]).out)
     answer = bascule("call", "mcp-fixture.echo", message, *dev, "--json")
-    assert json.loads(bascule("check", evil).out.split("argv[2]")[1].splitlines()[0]) == EVIL
     assert answer.json["output"]["message"] == f"text {EVIL}"  # escaped, not lost
 
 
