@@ -99,8 +99,8 @@ class Redactor:
         return self._as_json(text) or self._as_text(text)
 
     def label(self, text: str) -> str:
-        """Redact a short text that comes again and again, and make it fit for UTF-8; a long one is cut off."""
-        return self._label(text[:1_024])
+        """Redact a text that comes again and again, and make it fit for UTF-8."""
+        return self._label(text) if len(text) < 1_024 else _encodable(self.redact(text))
 
     def _may_hold_known(self, text: str) -> bool:
         """Look for all known values at once: a long one holds eight whole bytes of the text, wherever it begins."""
