@@ -7,6 +7,7 @@ work at once, in several processes.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,7 +54,7 @@ _CURES = {
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
-_OTHER_CURE = "look at the disk and at the rights of the directory, or use another with --state"
+_OTHER_CURE = "make the file and its directory writable for this user, or use another with --state"
 
 _OUR_FAULT = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.DataError)
 """A wrong statement or a wrong value: the state is well, and trying again would not help."""
@@ -123,7 +124,11 @@ class Database:
         self._connection.execute("PRAGMA synchronous = NORMAL")
         # A checkpoint does wait for it: the last to close does one, and the upkeep of traces.
         self._connection.execute("PRAGMA wal_autocheckpoint = 0")
-        self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        for _ in range(100):  # SQLite does not wait for others who make the same change
+            with suppress(sqlite3.OperationalError):
+                self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            time.sleep(BUSY_SECONDS / 100)
         self._migrate()
         self._connection.execute(f"PRAGMA busy_timeout = {busy_seconds * 1000:.0f}")
 

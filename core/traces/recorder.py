@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.002
 _WAITING_STEPS = 50_000
+_AT_ONCE = 1_000  # rows in one transaction: about 5 ms, should the disk take none of them
 _UPKEEP_STEPS = 1_024
 
 _UNFIT = (sqlite3.Error, OverflowError, ValueError)  # a value is to blame; what the state is to blame for is translated
@@ -77,7 +78,7 @@ class Traces:
         self._open: dict[str, _Waiting] = {}
         self._waiting: list[_Waiting] = []
         self._due = False  # a write is planned, for the end of this turn or to be tried again
-        self._patience = 0.0  # until when those wait who do
+        self._since = 0.0  # when the oldest of those who wait began to
         self._untidied = 0  # steps
 
     async def __aenter__(self) -> Self:
@@ -121,8 +122,7 @@ class Traces:
         """
         waiter = self._loop.create_future()
         self._open[start.id] = step = _Waiting(waiter, self._rows.begun(start))
-        self._waiting.append(step)
-        self._plan()
+        self._put(step)
         try:
             await waiter
         except StateUnavailable:
@@ -169,26 +169,25 @@ class Traces:
 
     async def _execute(self, sql: str, *values: Any) -> None:
         waiter = self._loop.create_future()
-        self._waiting.append(_Waiting(waiter, statement=(sql, values), written=True))
-        self._plan()
+        self._put(_Waiting(waiter, statement=(sql, values), written=True))
         await waiter
 
     def _end(self, step: _Waiting, end: StepEnd) -> None:
         step.ended = self._rows.ended(end)
         if step.written or step.waiter is None:  # else it waits already
-            self._waiting.append(step)
-            self._plan()
+            self._put(step)
 
-    def _plan(self) -> None:
+    def _put(self, item: _Waiting) -> None:
+        self._waiting.append(item)
         if not self._due:
             self._due = True
-            self._patience = self._loop.time() + _ANSWER_SECONDS
+            self._since = self._loop.time()
             self._loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Write all that waits in one transaction; if a row does not fit, each in its own and that one not at all."""
+        """Write all that waits, in one transaction; row by row where one does not fit, which is left out."""
         self._due = False
-        at_once = len(self._waiting)
+        at_once = _AT_ONCE
         while self._waiting:
             batch = self._waiting[:at_once]
             try:
@@ -197,17 +196,18 @@ class Traces:
                 self._try_again(error)
                 return
             except _UNFIT as error:
-                if at_once > 1:
+                if len(batch) > 1:
                     at_once = 1
                     continue
                 log.exception("a row does not fit into the traces")
-                batch[0].fail(StateUnavailable(f"does not take this row: {error!r}", where=str(self._path)))
-            del self._waiting[:at_once]
+                batch[0].fail(StateUnavailable(f"does not take this row: {error}", where=str(self._path)))
+                at_once = _AT_ONCE
+            del self._waiting[: len(batch)]
         self._rows.waiting = 0
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        new = [item for item in batch if not item.written]
         with self._database.transaction() as connection:
+            new = [item for item in batch if not item.written]
             connection.executemany(_BEGIN_STEP, [item.begun for item in new])
             # What one transaction inserts stands side by side.
             first = connection.execute("SELECT last_insert_rowid()").fetchone()[0] - len(new) + 1
@@ -227,12 +227,13 @@ class Traces:
 
     def _try_again(self, error: StateUnavailable) -> None:
         """Plan the next try; who has waited for too long is told, while ends and what was refused go on waiting."""
-        if self._loop.time() > self._patience:
+        waited = self._loop.time() - self._since
+        if waited > _ANSWER_SECONDS:
             log.error("traces can't be written, and calls are refused: %s", error)
             self._waiting = [item for item in self._waiting if not item.fail(error)]
-            self._patience += _ANSWER_SECONDS
+            self._since += waited
         self._due = True
-        self._loop.call_later(_RETRY_SECONDS, self._write)
+        self._loop.call_later(_RETRY_SECONDS + waited / 8, self._write)
 
     def _tidy(self) -> None:
         self._untidied = 0

@@ -15,7 +15,6 @@ from ...hookspecs import Limits
 from ..redaction import Redactor
 
 _WAITING_BYTES = 4 * 1024 * 1024
-_LABEL = 1_024  # characters of a name or a reason
 
 _encode = msgspec.json.Encoder().encode
 
@@ -79,8 +78,8 @@ class Rows:
         return _encode(replace(end, result=result, result_bytes=size)).decode()
 
     def label(self, text: str | None) -> str | None:
-        """Redact a name or a reason."""
-        return None if text is None else self._redactor.label(text[:_LABEL])
+        """Redact a name or a reason, of which so many characters are kept."""
+        return None if text is None else self._redactor.label(text[:1_000])
 
     def _detail(self, value: Any) -> tuple[str | None, int | None]:
         """Return the redacted JSON of ``value`` as far as it is kept, and how long the whole is."""
