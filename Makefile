@@ -56,7 +56,7 @@ wheel: $(VENV)/.installed ## Build dist/bascule-*.whl
 constraints: ## Write constraints.txt anew, from a fresh install of the newest versions
 	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(PYTHON) -m venv "$$fresh"; \
-	"$$fresh/bin/python" -m pip --disable-pip-version-check install --quiet --editable '.[test,check]'; \
+	"$$fresh/bin/python" -m pip --disable-pip-version-check install --quiet --editable '.[test,check,fast]'; \
 	"$$fresh/bin/python" -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$$' \
 	    | sort --ignore-case > constraints.txt
 	@wc -l constraints.txt
@@ -83,6 +83,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 
 $(VENV)/.installed-all: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing Bascule and its tests' tools into $(VENV) …"
-	@$(PIP) --editable '.[test,check]'
+	@$(PIP) --editable '.[test,check,fast]'
 	@$(COMPILE)
 	@touch $(VENV)/.installed $@

@@ -13,9 +13,12 @@ _GRACE_SECONDS = 3.0
 
 
 class HypercornServer:
-    """Runs an app on Hypercorn in this process and loop."""
+    """Runs an app on Hypercorn in this loop. ``idle_seconds`` bounds a silent connection and a slow head."""
 
     name = "hypercorn"
+
+    def __init__(self, idle_seconds: float = 30.0) -> None:
+        self._idle_seconds = idle_seconds
 
     @asynccontextmanager
     async def serve(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> AsyncIterator[None]:
@@ -23,11 +26,11 @@ class HypercornServer:
         from hypercorn.config import Config
 
         config = Config()
-        config.bind = [f"fd://{sock.fileno()}"]
+        config.bind = [f"fd://{sock.dup().detach()}"]  # it closes what it is given, and the core closes its own
         config.graceful_timeout = _GRACE_SECONDS
         config.h2_max_concurrent_streams = 1  # cleartext HTTP/2 can't be turned off here: the guard answers 505
         config.h11_max_incomplete_size = 16 * 1024
-        config.keep_alive_timeout = 30
+        config.keep_alive_timeout = self._idle_seconds
         config.keep_alive_max_requests = 100_000
         config.accesslog = config.errorlog = None
         config.include_server_header = False

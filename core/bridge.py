@@ -26,10 +26,12 @@ from ..hookspecs import (
     PluginState,
     Run,
     ServerTransport,
+    SettingsInvalid,
     ToolConverter,
 )
 from .database import DATABASE_NAME
 from .discovery import discover
+from .documents import near
 from .events import Events
 from .gateway import Gateway, Guards
 from .launching import Planner
@@ -42,7 +44,6 @@ from .settings import HookConfig, Settings
 from .store import StateLock, Store, default_state_directory
 from .tokens import Tokens
 from .traces import Traces
-from .validation import near
 from .versions import version
 
 log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._starting: list[asyncio.Task[None]] = []
         self.failures: dict[str, BasculeError] = {}
-        self.closed: HookPluginRequired | None = None
+        self.closed: BasculeError | None = None
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -183,6 +184,9 @@ class Bridge:
                 hint="mend them, or give them up by name with --no-hook-plugin NAME",
             )
             log.error("%s", self.closed)
+        for plugin in self.lineup.broken:
+            if isinstance(plugin.error, SettingsInvalid):
+                self.closed = plugin.error
         if self._remember:
             remembered = store.remembered_offers()
             for name in remembered.keys() & set(settings.disabled_hook_plugins):
@@ -273,7 +277,8 @@ class Bridge:
     async def serve(self) -> AsyncIterator[Sequence[str]]:
         """Open every server transport that the hook plugins offer; yields the names of those that are open.
 
-        One that does not open is reported and hurts no other. Raises ``HookPluginRequired`` where a guard is missing.
+        One that does not open is reported in ``failures`` and hurts no other. Raises ``closed`` where it is set:
+        ``HookPluginRequired`` where a guard is missing, ``SettingsInvalid`` where a hook plugin's section is wrong.
         """
         if self.closed is not None:
             raise self.closed

@@ -29,6 +29,7 @@ from ..hookspecs import (
     Exposure,
     ExposurePolicy,
     Limits,
+    LogListener,
     PermissionCheck,
     ProgressListener,
     ToolArgumentsInvalid,
@@ -107,13 +108,14 @@ class Gateway:
         *,
         progress: ProgressListener | None = None,
         ask: AskPerson | None = None,
+        logs: LogListener | None = None,
     ) -> ToolResult:
         """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
         passage = _Passage(call, self._traces.next_id())
         try:
             slots = self._take_slot(call.caller)
             try:
-                result = await self._pass(passage, exposure, progress, ask)
+                result = await self._pass(passage, exposure, progress, ask, logs)
             finally:
                 slots.count -= 1
                 if not slots.count:
@@ -131,7 +133,12 @@ class Gateway:
         return result
 
     async def _pass(
-        self, passage: _Passage, exposure: Exposure, progress: ProgressListener | None, ask: AskPerson | None
+        self,
+        passage: _Passage,
+        exposure: Exposure,
+        progress: ProgressListener | None,
+        ask: AskPerson | None,
+        logs: LogListener | None,
     ) -> ToolResult:
         call = passage.call
         entry = self._find(passage, exposure)
@@ -139,7 +146,7 @@ class Gateway:
         await self._permit(passage, entry, exposure, ask)
         await self._traces.open(self._start(passage))
         passage.sent = perf_counter()
-        result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress)
+        result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress, logs)
         if result.failed:
             raise ToolCallFailed(result.text or f"{call.tool} says that it failed", result=result)
         return result
@@ -220,6 +227,8 @@ class Gateway:
                 "session": caller.session,
                 "transport": caller.transport,
                 "identity": None if caller.identity is None else caller.identity.name,
+                "address": caller.address,
+                "client": caller.client,
             },
             decision=None if verdict is None else type(verdict).__name__.lower(),
             decision_reason=_reason(verdict),
@@ -279,10 +288,15 @@ class Road:
         self._gateway = gateway
         self._exposure = exposure
 
-    async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
+    def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
         return self._gateway.tools(caller, self._exposure)
 
     async def call(
-        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
+        self,
+        call: ToolCall,
+        *,
+        progress: ProgressListener | None = None,
+        ask: AskPerson | None = None,
+        logs: LogListener | None = None,
     ) -> ToolResult:
-        return await self._gateway.call(call, self._exposure, progress=progress, ask=ask)
+        return await self._gateway.call(call, self._exposure, progress=progress, ask=ask, logs=logs)

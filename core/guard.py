@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,14 +19,14 @@ from ..hookspecs import ASGIApp, Bind, HttpPolicy, Identities, Identity, Limits
 from ..hookspecs.http_servers import Message, Receive, Scope, Send
 from .eager import within
 
+log = logging.getLogger(__name__)
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LOCAL_IDENTITY = Identity("mcp-client", frozenset({"call"}))
 """Who calls over loopback without a token (A5)."""
 
 _MAX_HEADERS = 100
 _MAX_HEADER_BYTES = 16 * 1024
-_BODY_SECONDS = 10.0
-_SEND_SECONDS = 15.0  # a reader that takes nothing for so long is gone
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -48,6 +49,8 @@ class Guard:
     tokens_required: bool
     identities: Identities
     limits: Limits
+    body_seconds: float = 10.0
+    send_seconds: float = 15.0  # a reader that takes nothing for so long is gone
 
     @classmethod
     def around(cls, app: ASGIApp, bind: Bind, policy: HttpPolicy, identities: Identities, limits: Limits) -> Guard:
@@ -60,7 +63,7 @@ class Guard:
             app,
             policy,
             frozenset(hosts),
-            frozenset(origins | set(policy.allowed_origins)),
+            frozenset(origins | {origin.lower() for origin in policy.allowed_origins}),
             policy.tokens_required or not loopback,
             identities,
             limits,
@@ -78,16 +81,16 @@ class Guard:
         try:
             headers = self._check_request(scope)
             scope["bascule.identity"] = await self._identify(scope["path"], headers)
-            body = _Body(receive, headers, self.limits.http_body_bytes)
+            body = _Body(receive, headers, self.limits.http_body_bytes, self.body_seconds)
         except _Refused as refusal:
-            await _answer(refusal, send)
+            await _refuse(scope, refusal, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, self.send_seconds)
         try:
             await self.app(scope, body, answer)
         except _Refused as refusal:
             if not answer.started:
-                await _answer(refusal, send)
+                await _refuse(scope, refusal, send)
         except TimeoutError:
             if answer.in_time:
                 raise
@@ -147,14 +150,15 @@ class Guard:
 class _Body:
     """The app's ``receive``: bounded in bytes and in time."""
 
-    __slots__ = ("_deadline", "_left", "_receive", "_whole")
+    __slots__ = ("_deadline", "_left", "_receive", "_seconds", "_whole")
 
-    def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int) -> None:
+    def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int, seconds: float) -> None:
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > limit):
             raise _too_large(limit) if length.isdigit() else _Refused(400, "the request's length is no number")
         self._receive = receive
         self._left = limit
+        self._seconds = seconds
         self._whole = False
         self._deadline: float | None = None
 
@@ -163,7 +167,7 @@ class _Body:
             return await self._receive()
         loop = asyncio.get_running_loop()
         if self._deadline is None:
-            self._deadline = loop.time() + _BODY_SECONDS
+            self._deadline = loop.time() + self._seconds
         try:
             message = await within(self._deadline - loop.time(), self._receive())
         except TimeoutError:
@@ -178,17 +182,18 @@ class _Body:
 class _Answer:
     """The app's ``send``: whoever does not read is left."""
 
-    __slots__ = ("_send", "in_time", "started")
+    __slots__ = ("_seconds", "_send", "in_time", "started")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
+        self._seconds = seconds
         self.started = False
         self.in_time = True
 
     async def __call__(self, message: Message) -> None:
         self.started = True
         try:
-            await within(_SEND_SECONDS, self._send(message))
+            await within(self._seconds, self._send(message))
         except TimeoutError:
             self.in_time = False
             raise
@@ -229,7 +234,10 @@ def _too_large(limit: int) -> _Refused:
     return _Refused(413, f"a body may have {limit:,} bytes" if limit else "the body is too large")
 
 
-async def _answer(refusal: _Refused, send: Send) -> None:
+async def _refuse(scope: Scope, refusal: _Refused, send: Send) -> None:
+    peer, port = scope.get("client") or ("a local socket", 0)
+    wanted = f"{scope['method'][:20]} {scope['path'][:100]}"
+    log.warning("%r of %s:%s was refused, %d: %s", wanted, peer, port, refusal.status, refusal.detail)
     problem = {"title": HTTPStatus(refusal.status).phrase, "status": refusal.status, "detail": refusal.detail}
     body = json.dumps(problem).encode()
     headers = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), **refusal.headers}

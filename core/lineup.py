@@ -42,7 +42,7 @@ from ..hookspecs import (
     transports,
 )
 from .discovery import Disabled, Discovery, Failed, Found, Loaded
-from .validation import near
+from .documents import near
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ..hookspecs import JsonObject, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
+from ..hookspecs import JsonObject, LogListener, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
 
 if TYPE_CHECKING:
     from .contracts import Validator
@@ -18,7 +18,9 @@ class Destination(Protocol):
     @property
     def generation(self) -> int: ...
 
-    async def call(self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None) -> ToolResult: ...
+    async def call(
+        self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None, logs: LogListener | None
+    ) -> ToolResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,13 @@ class Entry:
 
 
 class Registry:
-    """Looked up by id or alias; listed in the order of ids."""
+    """Looked up by id or alias; listed in the order of ids. ``watchers`` are called when there are other tools."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Entry] = {}
         self._by_plugin: dict[str, tuple[Entry, ...]] = {}
         self._listed: tuple[Entry, ...] = ()
+        self.watchers: set[Callable[[], None]] = set()
 
     def find(self, name: str) -> Entry | None:
         """The tool of this id or alias."""
@@ -87,3 +90,5 @@ class Registry:
     def _relist(self) -> None:
         everything = [entry for entries in self._by_plugin.values() for entry in entries]
         self._listed = tuple(sorted(everything, key=lambda entry: entry.tool.name))
+        for watcher in tuple(self.watchers):
+            watcher()

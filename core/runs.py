@@ -22,7 +22,7 @@ class AgentRun:
 
     async def tools(self) -> Sequence[ToolDefinition]:
         """The tools that this agent may call, in the order of their ids."""
-        return await self._road.tools(self._caller)
+        return self._road.tools(self._caller)
 
     async def call(
         self,

@@ -12,6 +12,7 @@ from ..hookspecs import ASGIApp, Bind, HttpPolicy, HttpServer, Identities, Limit
 from .guard import Guard
 
 _BACKLOG = 256
+_UNREAD_MILLISECONDS = 30_000
 
 
 @asynccontextmanager
@@ -54,6 +55,8 @@ def _tcp(bind: Bind) -> socket.socket:
     try:
         if os.name == "posix":  # elsewhere it would let two processes listen at once
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # or a server that closes waits for ever for who reads nothing
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MILLISECONDS)
         sock.bind((bind.host, bind.port))
         sock.listen(_BACKLOG)
     except OSError:

@@ -45,9 +45,9 @@ class Store:
         self._database = database
 
     @classmethod
-    def open(cls, directory: Path | None) -> Store:
-        """Open the state in ``directory``, which is created (0700) where it is missing; ``None`` = in memory."""
-        return cls(Database.open(None if directory is None else directory / DATABASE_NAME))
+    def open(cls, directory: Path) -> Store:
+        """Open the state in ``directory``, which is created (0700) where it is missing."""
+        return cls(Database(directory / DATABASE_NAME))
 
     def close(self) -> None:
         self._database.close()

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 
 from ..hookspecs import (
     ASGIApp,
-    AskPerson,
     Bind,
     Caller,
     Channel,
     Event,
     HttpPolicy,
-    ProgressListener,
     ServerTransport,
     SessionOptions,
-    ToolCall,
     ToolDefinition,
-    ToolResult,
 )
 from .downstream import Downstream
 from .runs import AgentRuns
@@ -36,6 +32,7 @@ class View:
         self._bridge = bridge
         self._road = bridge.gateway.through(transport.exposure)
         self.gateway = self
+        self.call = self._road.call
         self.plugins = bridge.plugins
         self.traces = bridge.traces
         self.runs = AgentRuns(self._road, bridge.traces, platform="remote", transport=transport.name)
@@ -43,26 +40,23 @@ class View:
         self.environment: str = bridge.settings.environment
 
     async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
-        return await self._road.tools(caller)
-
-    async def call(
-        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
-    ) -> ToolResult:
-        return await self._road.call(call, progress=progress, ask=ask)
+        return self._road.tools(caller)
 
     async def attend(self, channel: Channel, caller: Caller, options: SessionOptions) -> None:
-        """Speak MCP with ``caller`` over ``channel`` until it ends."""
+        """Speak MCP with ``caller`` over ``channel`` until it ends; the session's calls are a run of their own."""
         bridge = self._bridge
-        session = Downstream(
-            channel,
-            caller,
-            options,
-            road=self._road,
-            converter=bridge.converter("mcp"),
-            limits=bridge.settings.limits,
-            listen=bridge.events,
-        )
-        await session.run()
+        purpose = f"{caller.platform} session over {caller.transport}"
+        async with self.runs.begin(caller.user, purpose=purpose) as run:
+            session = Downstream(
+                channel,
+                caller,
+                options,
+                road=self._road,
+                converter=bridge.converter("mcp"),
+                watchers=bridge.registry.watchers,
+                run=run.id,
+            )
+            await session.run()
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         return self._bridge.events()

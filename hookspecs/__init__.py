@@ -149,6 +149,8 @@ from .tools import (
     Caller,
     Identity,
     JsonObject,
+    LogListener,
+    LogMessage,
     Origin,
     Progress,
     ProgressListener,
@@ -157,7 +159,7 @@ from .tools import (
     ToolResult,
     Visibility,
 )
-from .transports import Channel, ClientTransport, ConnectContext, Diagnostics, ServerTransport
+from .transports import Channel, ClientTransport, ConnectContext, Diagnostics, Directions, ServerTransport
 
 __all__ = [
     "CORE_PERMISSIONS",
@@ -188,6 +190,7 @@ __all__ = [
     "ConversionUnsupported",
     "Deny",
     "Diagnostics",
+    "Directions",
     "Event",
     "Exposure",
     "ExposurePolicy",
@@ -213,6 +216,8 @@ __all__ = [
     "LaunchRequest",
     "Launcher",
     "Limits",
+    "LogListener",
+    "LogMessage",
     "Lost",
     "ManifestInvalid",
     "ManifestNotFound",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from .http_servers import ASGIApp, Bind
 from .observers import Event
-from .tools import Caller, Identity, ProgressListener, ToolCall, ToolDefinition, ToolResult
+from .tools import Caller, Identity, LogListener, ProgressListener, ToolCall, ToolDefinition, ToolResult
 from .transports import Channel
 
 
@@ -79,9 +79,13 @@ class AskPerson(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How an MCP session with a caller is to be held. ``names`` is ``canonical`` or ``flat`` (aliases)."""
+    """How an MCP session with a caller is to be held.
+
+    ``names`` is ``canonical`` or ``flat`` (aliases); no message to the client is longer than ``message_bytes``.
+    """
 
     names: str = "canonical"
+    message_bytes: int = 2 * 1024 * 1024
 
 
 class Gateway(Protocol):
@@ -91,9 +95,17 @@ class Gateway(Protocol):
         """List the tools that ``caller`` may know, in a stable order."""
 
     async def call(
-        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
+        self,
+        call: ToolCall,
+        *,
+        progress: ProgressListener | None = None,
+        ask: AskPerson | None = None,
+        logs: LogListener | None = None,
     ) -> ToolResult:
         """Call a tool; cancelling the task that awaits this is the cancel.
+
+        ``logs`` hears what the tool's server logs meanwhile, if all calls that are in flight there were made with this
+        same listener: a log message does not say whose call it is about.
 
         Raises a ``CallError``: a failed tool is ``ToolCallFailed`` with the tool's own answer in ``result``.
         """

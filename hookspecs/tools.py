@@ -93,13 +93,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. ``session`` tells apart callers that share the rest; calls in flight are bounded for each."""
+    """Who calls. ``session`` tells apart callers that share the rest; calls in flight are bounded for each.
+
+    ``address`` is where the caller is, ``client`` what it says that it is, which is never to be trusted; both are
+    empty where nothing is known.
+    """
 
     platform: str
     user: str
     session: str
     transport: str
     identity: Identity | None = None
+    address: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +148,16 @@ class Progress:
 
 ProgressListener = Callable[[Progress], None]
 """Called in order, on the event loop, and never after the call's result. It must not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """What a server says beside its answers. ``level`` is a word of RFC 5424, ``data`` any JSON value."""
+
+    level: str
+    data: Any
+    logger: str | None = None
+
+
+LogListener = Callable[[LogMessage], None]
+"""Called in order, on the event loop. It must not block; what it raises is logged."""

@@ -5,9 +5,9 @@ A transport carries whole JSON-RPC messages and knows nothing of what they say.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -87,8 +87,19 @@ class ClientTransport(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """How callers reach a way in. ``paste`` holds what they may copy, under a few words that say for whom."""
+
+    url: str
+    paste: Mapping[str, str] = field(default_factory=dict)
+
+
 class ServerTransport(Protocol):
-    """One way in. ``exposure`` is read from the transport's own section of the settings (A2)."""
+    """One way in. ``exposure`` is read from the transport's own section of the settings (A2).
+
+    A transport may have an attribute ``directions`` as well, a :class:`Directions`: ``bascule serve`` shows them.
+    """
 
     @property
     def name(self) -> str: ...

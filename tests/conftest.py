@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sse_client import free_port
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
@@ -330,3 +331,45 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.F
     for name, module in list(sys.modules.items()):
         if (getattr(module, "__file__", None) or "").startswith(f"{installed.folder}{os.sep}"):
             del sys.modules[name]
+
+
+# --- the SSE server, really listening ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Served:
+    """A bridge whose SSE server really listens. ``base`` is its address, without a path."""
+
+    bridge: Bridge
+    port: int
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+Serve = Callable[..., AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture(params=["hypercorn", "uvicorn"])
+def http_server(request: pytest.FixtureRequest) -> str:
+    """Every HTTP server that runs our apps, one after the other."""
+    pytest.importorskip(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def serve(settings: Settings, http_server: str) -> Serve:
+    """Hosts the given plugin folders behind the SSE server; keywords are its section of the settings."""
+
+    @asynccontextmanager
+    async def opened(*plugins: Path, use: Settings | None = None, **section: object) -> AsyncIterator[Served]:
+        port = free_port()
+        changed = (use or settings).with_(http_server=http_server, plugins={"sse_server": {"port": port, **section}})
+        async with Bridge(changed, plugins=plugins, grant=True, remember=False) as bridge, bridge.serve() as names:
+            assert names == ["sse"], bridge.failures
+            await bridge.settled()
+            assert not bridge.failures
+            yield Served(bridge, port)
+
+    return opened

@@ -112,7 +112,11 @@ def test_every_option_is_explained_and_no_other_is(name: str) -> None:
     hosting = _section(page, "Options of commands that host plugins")
     own = _section(page, f"bascule {name}")
     options = {
-        text for parameter in COMMANDS[name].params if isinstance(parameter, click.Option) for text in parameter.opts
+        text
+        for command in _parts(COMMANDS[name])
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for text in parameter.opts
     }
     for option in options:
         assert f"`{option}" in own or f"`{option}" in shared or f"`{option}" in hosting
@@ -121,6 +125,18 @@ def test_every_option_is_explained_and_no_other_is(name: str) -> None:
     for option in _options_in_tables(own):
         assert option in options
     assert ("--plugin" in options) == ("--dev" in options)
+
+
+def _parts(command: click.Command) -> list[click.Command]:
+    """The command itself, or those of a group."""
+    return list(command.commands.values()) if isinstance(command, click.Group) else [command]
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if isinstance(command, click.Group)])
+def test_every_part_of_a_group_is_shown(name: str) -> None:
+    section = _section(_page("cli.md"), f"bascule {name}")
+    for part in _parts(COMMANDS[name]):
+        assert f"bascule {name} {part.name}" in section
 
 
 def _options_in_tables(section: str) -> set[str]:
@@ -147,8 +163,13 @@ BASCULE_LINES = sorted(
 @pytest.mark.parametrize("line", BASCULE_LINES)
 def test_every_command_in_the_docs_is_one(line: str) -> None:
     _, name, *arguments = shlex.split(line)
-    if not name.startswith("-"):
-        COMMANDS[name].make_context(name, arguments)
+    if name.startswith("-"):
+        return
+    command = COMMANDS[name]
+    if isinstance(command, click.Group):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(name, arguments)
 
 
 @pytest.mark.skipif(not (ROOT / "Makefile").is_file(), reason="no repository")

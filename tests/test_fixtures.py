@@ -656,6 +656,18 @@ def test_secrets_in_result_look_like_secrets() -> None:
         assert server.call("leak")["structuredContent"]["github"].startswith("ghp_")
 
 
+def test_witness_tells_what_reached_it_and_logs_what_it_is_told_to() -> None:
+    with variant("witness") as server:
+        waiting = server.begin_call("wait", {"seconds": 600}, _meta={"progressToken": "t"})
+        server.notify("notifications/cancelled", {"requestId": waiting})
+        assert server.call("say", {"level": "info", "text": "hello"})["content"][0]["text"] == "said"
+        (log,) = server.passed
+        assert log["params"] == {"level": "info", "logger": "witness", "data": {"said": "hello"}}
+        seen = server.call("seen")["structuredContent"]
+        assert seen["cancels"] == [waiting]
+        assert seen["calls"][0] == {"id": waiting, "token": "t", "tool": "wait"}
+
+
 # The variants: streams
 
 

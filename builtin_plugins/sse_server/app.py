@@ -1,13 +1,14 @@
 """The ASGI app: ``GET /sse``, ``POST /messages``. A framework on this path would cost more than the whole bridge.
 
 What a POST is answered, in this order: 409 no session is open at all (A3) · 400 no session id · 404 an unknown or
-replaced session, or another token's · 400 no JSON · 202 taken, the answer comes on the stream.
+replaced session, or another token's · 400 no JSON · 429 too much waits · 202 taken, the answer comes on the stream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +20,9 @@ from .session import SseSession
 
 log = logging.getLogger(__name__)
 
+KEEP_ALIVE_SECONDS = 15.0
+_CLOSE_SECONDS = 2.0  # less than what the HTTP servers give their apps to end
+
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 _STREAM_HEADERS = [
@@ -26,32 +30,52 @@ _STREAM_HEADERS = [
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_ACCEPTED = (202, b"Accepted")
 
 
 class SseApp:
-    """Every session of one server. The newest give way to none: past ``max_sessions`` the oldest is closed."""
+    """Every session of one server: past ``max_sessions`` the oldest gives way.
 
-    def __init__(self, gateway: Gateway, limits: Limits, *, max_sessions: int, names: str) -> None:
+    ``prefix`` is where a proxy publishes the app, if its server does not say so (``root_path``).
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        limits: Limits,
+        *,
+        max_sessions: int = 1,
+        names: str = "canonical",
+        prefix: str = "",
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
         self._gateway = gateway
         self._limits = limits
         self._max_sessions = max_sessions
         self._names = names
+        self._prefix = prefix.rstrip("/")
+        self._keep_alive_seconds = keep_alive_seconds
         self._sessions: dict[str, SseSession] = {}
+        self._numbers = count(1)
         self._closing = False
         self._streams: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        prefix = scope.get("root_path") or self._prefix
+        path = scope["path"]
+        if prefix and path.startswith(f"{prefix}/"):
+            path = path[len(prefix) :]
         method = scope["method"]
         if path == "/messages":
             if method == "POST":
-                await _answer(send, *await self._post(scope, receive))
+                status, text = await self._post(scope, receive)
+                if status != 202:
+                    log.info("a message of %s was refused, %d: %s", _address(scope), status, text.decode())
+                await _answer(send, status, text)
             else:
                 await _answer(send, 405, b"POST messages here", [(b"allow", b"POST")])
         elif path == "/sse":
             if method == "GET":
-                await self._stream(scope, receive, send)
+                await self._stream(scope, receive, send, prefix)
             else:
                 await _answer(send, 405, b"GET opens a stream", [(b"allow", b"GET")])
         else:
@@ -63,15 +87,14 @@ class SseApp:
         for session in list(self._sessions.values()):
             session.end("the server is stopping")
         if self._streams:
-            await asyncio.wait(self._streams, timeout=2.0)
+            await asyncio.wait(self._streams, timeout=_CLOSE_SECONDS)
 
     # --- POST -----------------------------------------------------------------------------------------
 
     async def _post(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
         if not self._sessions:
             return 409, b"no stream is open: GET /sse first"
-        query = scope["query_string"]
-        wanted = _parameter(query, "session_id")
+        wanted = _parameter(scope["query_string"], "session_id")
         if wanted is None:
             return 400, b"the query names no session_id"
         session = self._sessions.get(wanted)
@@ -80,15 +103,17 @@ class SseApp:
         body = await _read(receive)
         try:
             _json.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return 400, b"the body is no JSON"
+        if session.ended:
+            return 404, b"there is no such session: GET /sse again"
         if not session.put(body):
             return 429, b"too much waits to be read; slow down"
-        return _ACCEPTED
+        return 202, b"Accepted"
 
     # --- GET ------------------------------------------------------------------------------------------
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, prefix: str) -> None:
         if self._closing:
             await _answer(send, 503, b"the server is stopping")
             return
@@ -96,53 +121,56 @@ class SseApp:
         if names not in ("canonical", "flat"):
             await _answer(send, 400, b"names is canonical or flat")
             return
-        session = self._open(scope)
+        session, caller = self._open(scope)
+        options = SessionOptions(names=names, message_bytes=self._limits.sse_event_bytes)
         task = asyncio.current_task()
-        if task is not None:
-            self._streams.add(task)
+        assert task is not None  # noqa: S101 - for the type checker: this runs in one
+        self._streams.add(task)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-            endpoint = f"{scope.get('root_path', '')}/messages?session_id={session.id}"
-            await session.run(endpoint, self._attend(session, scope, names), receive, send)
+            endpoint = f"{prefix}/messages?session_id={session.id}"
+            attend = self._gateway.attend(session, caller, options)
+            await session.run(endpoint, attend, receive, send, self._keep_alive_seconds)
         finally:
-            self._sessions.pop(session.id, None)
-            if task is not None:
-                self._streams.discard(task)
-            log.info("session of %s ended: %s", session.peer, session.ended)
+            session.end("the stream did not begin")
+            self._streams.discard(task)
+            log.info("%s of %s ended: %s", session.name, caller.address, session.ended)
 
-    def _open(self, scope: Scope) -> SseSession:
+    def _open(self, scope: Scope) -> tuple[SseSession, Caller]:
         while len(self._sessions) >= self._max_sessions:
-            oldest = next(iter(self._sessions.values()))
-            oldest.end("a newer connection took its place")
-            del self._sessions[oldest.id]
-        client = scope.get("client")
-        peer = f"{client[0]}:{client[1]}" if client else "a local socket"
-        session = SseSession(scope["bascule.identity"], peer, self._limits)
-        self._sessions[session.id] = session
-        log.info("session of %s begins", peer)
-        return session
-
-    async def _attend(self, session: SseSession, scope: Scope, names: str) -> None:
-        caller = self._caller(session, scope["bascule.identity"])
-        await self._gateway.attend(session, caller, SessionOptions(names=names))
-
-    def _caller(self, session: SseSession, identity: Identity | None) -> Caller:
-        """Who calls (A5): the document's names where nothing better is known."""
+            next(iter(self._sessions.values())).end("a newer connection took its place")
+        identity: Identity | None = scope["bascule.identity"]
         user = "mcp-client" if identity is None else identity.name
-        name = "mcp-server" if self._max_sessions == 1 else f"mcp-server-{session.id[:8]}"
-        return Caller("mcp", user, name, "sse", identity)
+        address = _address(scope)
+        name = "mcp-server" if self._max_sessions == 1 else f"mcp-server-{next(self._numbers)}"
+        session = SseSession(name, identity, 2 * self._limits.http_body_bytes, self._forget)
+        self._sessions[session.id] = session
+        log.info("%s of %s begins, as %s", name, address, user)
+        # the document's names where nothing better is known (A5)
+        return session, Caller("mcp", user, name, "sse", identity, address)
+
+    def _forget(self, session: SseSession) -> None:
+        self._sessions.pop(session.id, None)
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"{client[0]}:{client[1]}" if client else "a local socket"
 
 
 def _parameter(query: bytes, name: str) -> str | None:
     prefix = f"{name}=".encode()
     if query.startswith(prefix) and b"&" not in query and b"%" not in query:  # how every client writes it
         return query[len(prefix) :].decode("latin-1")
-    values = parse_qs(query.decode("latin-1"), max_num_fields=20).get(name)
+    try:
+        values = parse_qs(query.decode("latin-1"), max_num_fields=20).get(name)
+    except ValueError:
+        return None
     return values[0] if values else None
 
 
 async def _read(receive: Receive) -> bytes:
-    """The whole body; the guard bounds it."""
+    """The whole body, which the guard bounds; nothing where the client left in the middle of it."""
     message = await receive()
     if not message.get("more_body"):
         return bytes(message.get("body", b""))
@@ -150,7 +178,7 @@ async def _read(receive: Receive) -> bytes:
     while message.get("more_body"):
         message = await receive()
         parts.append(message.get("body", b""))
-    return b"".join(parts)
+    return b"" if message["type"] == "http.disconnect" else b"".join(parts)
 
 
 async def _answer(send: Send, status: int, text: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:

@@ -7,41 +7,52 @@ channel's iteration ends â†’ ``attend`` cancels and awaits the session's calls â
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from ...hookspecs import ChannelClosed, Identity, Limits
+from ...hookspecs import ChannelClosed, Identity
 from ...hookspecs.http_servers import Receive, Send
 
-_KEEP_ALIVE_SECONDS = 15.0
-_MAX_INBOX = 1_024  # posted messages that the session has not looked at yet
-_MAX_OUTBOX_BYTES = 8 * 1024 * 1024  # what waits for a client that does not read
+log = logging.getLogger(__name__)
+
+_INBOX_MESSAGES = 1_024  # posted, and not looked at yet
+_OUTBOX_BYTES = 1024 * 1024  # written, and not taken by the server yet; one message may stand above it
+
+NOT_READING = "the client does not read"
+
+
+OnEnd = Callable[["SseSession"], None]
 
 
 class SseSession:
     """A ``Channel`` whose one side is an SSE stream. ``identity`` is the token's that opened it."""
 
-    def __init__(self, identity: Identity | None, peer: str, limits: Limits) -> None:
+    def __init__(self, name: str, identity: Identity | None, inbox_bytes: int, on_end: OnEnd) -> None:
         self.id = secrets.token_urlsafe(32)
+        self.name = name
         self.identity = identity
-        self.peer = peer
         self.ended = ""
-        self._limits = limits
+        self._on_end = on_end
         self._inbox: deque[bytes] = deque()
+        self._inbox_room = inbox_bytes
         self._posted = asyncio.Event()
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._due = asyncio.Event()
+        self._room = asyncio.Event()
+        self._beat: asyncio.TimerHandle | None = None
 
     # --- the channel ----------------------------------------------------------------------------------
 
     def put(self, message: bytes) -> bool:
-        """Take a posted message; ``False`` where too many wait."""
-        if len(self._inbox) >= _MAX_INBOX or self.ended:
+        """Take a posted message; ``False`` where too much waits."""
+        if len(self._inbox) >= _INBOX_MESSAGES or len(message) > self._inbox_room:
             return False
+        self._inbox_room -= len(message)
         self._inbox.append(message)
         self._posted.set()
         return True
@@ -50,74 +61,87 @@ class SseSession:
         return self
 
     async def __anext__(self) -> bytes:
-        while not self._inbox:
-            if self.ended:
-                raise StopAsyncIteration
+        while not self.ended:
+            if self._inbox:
+                message = self._inbox.popleft()
+                self._inbox_room += len(message)
+                return message
             self._posted.clear()
             await self._posted.wait()
-        return self._inbox.popleft()
+        raise StopAsyncIteration
 
     async def send(self, message: bytes) -> None:
-        """Queue one event; a message over the bound of an event is the session's affair to avoid."""
+        """Queue one event; wait while too many wait to be taken."""
+        while self._outbox_bytes > _OUTBOX_BYTES and not self.ended:
+            self._room.clear()
+            await self._room.wait()
         if self.ended:
             raise ChannelClosed(self.ended)
-        self._outbox.append(message)
+        self._outbox += (b"event: message\r\ndata: ", message, b"\r\n\r\n")
         self._outbox_bytes += len(message)
-        if self._outbox_bytes > _MAX_OUTBOX_BYTES:
-            self.end("the client does not read")
-            raise ChannelClosed(self.ended)
         self._due.set()
 
     def end(self, reason: str) -> None:
         """End the session for ``reason``; the first one stays."""
-        self.ended = self.ended or reason
-        self._posted.set()
-        self._due.set()
+        if not self.ended:
+            self.ended = reason
+            self._on_end(self)
+            if self._beat is not None:
+                self._beat.cancel()
+            for waited in (self._posted, self._due, self._room):
+                waited.set()
 
     # --- the stream -----------------------------------------------------------------------------------
 
-    async def run(self, endpoint: str, attend: Coroutine[Any, Any, None], receive: Receive, send: Send) -> None:
+    async def run(
+        self, endpoint: str, attend: Coroutine[Any, Any, None], receive: Receive, send: Send, keep_alive: float
+    ) -> None:
         """Hold the stream until it ends. The first event says where to post, relative to this origin."""
         attending = asyncio.create_task(attend)
-        leaving = asyncio.create_task(self._watch(receive))
+        leaving = asyncio.create_task(_left(receive))
         attending.add_done_callback(lambda _: self.end("the session is over"))
+        leaving.add_done_callback(lambda _: self.end("the client left"))
+        self._outbox.append(f"event: endpoint\r\ndata: {endpoint}\r\n\r\n".encode())
+        self._due.set()
+        self._beat_later(keep_alive)
         try:
-            await send(_chunk(f"event: endpoint\r\ndata: {endpoint}\r\n\r\n".encode()))
             await self._pump(send)
-        except (OSError, TimeoutError):
-            self.end("the client does not read")
+        except OSError:  # a send that took too long, too
+            self.end(NOT_READING)
         finally:
             self.end("the stream was closed")
             leaving.cancel()
-            await asyncio.gather(leaving, attending, return_exceptions=True)
-            with suppress(OSError, TimeoutError, RuntimeError):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            _, over = await asyncio.gather(leaving, attending, return_exceptions=True)
+            if isinstance(over, Exception):
+                log.error("%s broke", self.name, exc_info=over)
+            if self.ended != NOT_READING:
+                with suppress(OSError, RuntimeError):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pump(self, send: Send) -> None:
         """All events of one turn of the loop go out together."""
         while not self.ended:
-            try:
-                async with asyncio.timeout(_KEEP_ALIVE_SECONDS):
-                    await self._due.wait()
-            except TimeoutError:
-                await send(_chunk(b": keep-alive\r\n\r\n"))
-                continue
+            await self._due.wait()
             self._due.clear()
             await asyncio.sleep(0)
-            messages, self._outbox = self._outbox, []
+            events, self._outbox = self._outbox, []
             self._outbox_bytes = 0
-            if messages:
-                await send(_chunk(b"".join(part for message in messages for part in _event(message))))
+            self._room.set()
+            if events:
+                await send({"type": "http.response.body", "body": b"".join(events), "more_body": True})
 
-    async def _watch(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.end("the client left")
+    def _beat_later(self, seconds: float) -> None:
+        """Something comes at least every so often: proxies and clients take silence for an end."""
+
+        def beat() -> None:
+            if not self.ended:
+                self._outbox.append(b": keep-alive\r\n\r\n")
+                self._due.set()
+                self._beat_later(seconds)
+
+        self._beat = asyncio.get_running_loop().call_later(seconds, beat)
 
 
-def _event(message: bytes) -> tuple[bytes, bytes, bytes]:
-    return b"event: message\r\ndata: ", message, b"\r\n\r\n"
-
-
-def _chunk(body: bytes) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": body, "more_body": True}
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

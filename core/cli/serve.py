@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ...hookspecs import Event, HostChanged
+from ...hookspecs import Directions, Event, HostChanged
 from ..bridge import Bridge
 from ..settings import Settings
 from . import options
@@ -69,6 +69,9 @@ async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_js
             telling = asyncio.create_task(_tell(events, lines, as_json))
             try:
                 async with bridge.serve() as opened:
+                    _check_open(bridge, opened)
+                    if not as_json:
+                        _show_directions(bridge, opened, lines)
                     if await _settled(bridge, stop):
                         _welcome(bridge, opened, lines, as_json)
                         await stop.wait()
@@ -90,12 +93,33 @@ async def _settled(bridge: Bridge, stop: asyncio.Event) -> bool:
     return not stop.is_set()
 
 
+def _check_open(bridge: Bridge, opened: Sequence[str]) -> None:
+    """No way in at all, though some were offered, is an error; one that failed beside others is told."""
+    failed = [bridge.failures[name] for name in bridge.lineup.server_transports if name in bridge.failures]
+    if failed and not opened:
+        raise failed[0]
+
+
+def _directions(bridge: Bridge, opened: Sequence[str]) -> dict[str, Directions]:
+    found = {name: getattr(bridge.lineup.server_transports[name], "directions", None) for name in opened}
+    return {name: where for name, where in found.items() if isinstance(where, Directions)}
+
+
+def _show_directions(bridge: Bridge, opened: Sequence[str], lines: _Lines) -> None:
+    for name, where in _directions(bridge, opened).items():
+        lines.put(f"{name}: {where.url}")
+        for whom, text in where.paste.items():
+            lines.put(f"  {whom}:\n    {text}")
+
+
 def _welcome(bridge: Bridge, opened: Sequence[str], lines: _Lines, as_json: bool) -> None:
     views = bridge.plugins.list()
     if as_json:
         failures = {name: error_as_dict(error) for name, error in bridge.failures.items()}
         plugins = [asdict(view) for view in views]
-        lines.put(json_text({"event": "serving", "transports": opened, "plugins": plugins, "failures": failures}))
+        urls = {name: where.url for name, where in _directions(bridge, opened).items()}
+        serving = {"event": "serving", "transports": opened, "urls": urls, "plugins": plugins, "failures": failures}
+        lines.put(json_text(serving))
         return
     for error in bridge.failures.values():
         show_error(error, as_json=False)

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from ...hookspecs import (
     JsonObject,
+    LogMessage,
     McpCapabilityMissing,
     McpProtocolError,
     McpVersionUnsupported,
@@ -22,6 +23,9 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST = REVISIONS[-1]
 BATCHING = frozenset({"2025-03-26"})
 """Where an array of messages must be read; we never send one."""
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""How grave a log message is, in rising order (server/utilities/logging, RFC 5424)."""
 
 _MAX_NAME = 256  # characters of a server's own name and version that are kept
 
@@ -106,6 +110,13 @@ def read_progress(params: object) -> tuple[int, Progress] | None:
         float(total) if _is_number(total) else None,
         message[:4096] if isinstance(message, str) else None,
     )
+
+
+def read_log(params: object) -> LogMessage | None:
+    """Read ``notifications/message`` (server/utilities/logging); ``None`` where it is none."""
+    if not isinstance(params, Mapping) or params.get("level") not in LEVELS or "data" not in params:
+        return None
+    return LogMessage(params["level"], params["data"], _short(params.get("logger")))
 
 
 def cancelled_params(request_id: int, reason: str) -> dict[str, Any]:

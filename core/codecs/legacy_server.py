@@ -10,17 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...hookspecs import JsonObject, McpProtocolError, Progress
-from .legacy import BATCHING, LATEST, REVISIONS
+from ...hookspecs import JsonObject, LogMessage, McpProtocolError, Progress
+from .legacy import BATCHING, LATEST, LEVELS, REVISIONS
 
 PAGE_TOOLS = 500
 """Tools on one page of ``tools/list``."""
+PAGE_OVERHEAD = 1024
+"""Bytes that a page needs beside its tools: the envelope, the request's id, the cursor."""
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The revision that brought a content type; the others were there from the first. Dates compare as text."""
 _FROM_THE_FIRST = frozenset({"text", "image", "resource"})
 _MESSAGES_SINCE = "2025-03-26"
+_ELICITATION_SINCE = "2025-06-18"
+_CURSOR = "after "
 _MAX_NAME = 128
+_MAX_TOOL_NAME = 1_024
+_SHOWN_ARGUMENTS = 2_000  # bytes of a call's arguments that a person is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +48,17 @@ def read_initialize(params: object) -> ClientInfo:
     if not isinstance(params, Mapping) or not isinstance(params.get("protocolVersion"), str):
         raise McpProtocolError("initialize names no protocolVersion")
     asked = params["protocolVersion"]
-    capabilities = params.get("capabilities")
+    revision = asked if asked in REVISIONS else LATEST
     info = params.get("clientInfo")
     info = info if isinstance(info, Mapping) else {}
-    return ClientInfo(
-        asked if asked in REVISIONS else LATEST,
-        _short(info.get("name")),
-        _short(info.get("version")),
-        isinstance(capabilities, Mapping) and isinstance(capabilities.get("elicitation"), Mapping),
-    )
+    elicits = revision >= _ELICITATION_SINCE and _elicits_forms(params.get("capabilities"))
+    return ClientInfo(revision, _short(info.get("name")), _short(info.get("version")), elicits)
+
+
+def _elicits_forms(capabilities: object) -> bool:
+    """``elicitation: {}`` means forms; beside ``url``, which came later, they must be named."""
+    elicitation = capabilities.get("elicitation") if isinstance(capabilities, Mapping) else None
+    return isinstance(elicitation, Mapping) and ("form" in elicitation or "url" not in elicitation)
 
 
 def initialize_result(client: ClientInfo, version: str, instructions: str | None) -> dict[str, Any]:
@@ -67,14 +75,45 @@ def initialize_result(client: ClientInfo, version: str, instructions: str | None
     return result
 
 
-def read_cursor(params: object) -> int:
-    """Read where a page of ``tools/list`` begins; raise on a cursor that we never gave (-32602)."""
+def read_cursor(params: object) -> str:
+    """Read behind which tool a page of ``tools/list`` begins; raise on a cursor that we never gave (-32602)."""
     cursor = params.get("cursor") if isinstance(params, Mapping) else None
     if cursor is None:
-        return 0
-    if not isinstance(cursor, str) or not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:
+        return ""
+    if not isinstance(cursor, str) or not cursor.startswith(_CURSOR):
         raise McpProtocolError("that cursor is none of ours")
-    return int(cursor)
+    return cursor.removeprefix(_CURSOR)
+
+
+def write_cursor(last: str) -> str:
+    """The cursor of the page behind the tool ``last``."""
+    return _CURSOR + last
+
+
+def read_call(params: object) -> tuple[str, JsonObject]:
+    """Read which tool ``tools/call`` means, and its arguments; left out, they are empty."""
+    if not isinstance(params, Mapping):
+        raise McpProtocolError("tools/call has no params that are an object")
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str) or len(name) > _MAX_TOOL_NAME:
+        raise McpProtocolError("tools/call names no tool")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise McpProtocolError("the arguments of tools/call are no object")
+    return name, arguments or {}
+
+
+def read_level(params: object) -> int:
+    """Read ``logging/setLevel``: the place of the level among ``LEVELS``."""
+    level = params.get("level") if isinstance(params, Mapping) else None
+    if level not in LEVELS:
+        raise McpProtocolError(f"there are the levels {', '.join(LEVELS)}")
+    return LEVELS.index(level)
+
+
+def log_params(message: LogMessage) -> dict[str, Any]:
+    """The params of ``notifications/message``."""
+    params = {"level": message.level, "data": message.data}
+    return params if message.logger is None else {**params, "logger": message.logger}
 
 
 def progress_token(params: object) -> int | str | None:
@@ -126,9 +165,11 @@ def failure(code: str, text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True, "_meta": {"bascule/code": code}}
 
 
-def elicitation_params(question: str, revision: str) -> dict[str, Any]:
+def elicitation_params(question: str, arguments: bytes, revision: str) -> dict[str, Any]:
     """The params of ``elicitation/create`` for a yes or no: accepting the empty form is the yes."""
-    params: dict[str, Any] = {"message": question, "requestedSchema": {"type": "object", "properties": {}}}
+    shown = arguments[:_SHOWN_ARGUMENTS].decode("utf-8", "ignore") + "…" * (len(arguments) > _SHOWN_ARGUMENTS)
+    message = f"{question} Its arguments: {shown}"
+    params: dict[str, Any] = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
     if revision >= "2025-11-25":
         params["mode"] = "form"
     return params
@@ -140,4 +181,5 @@ def accepted(result: object) -> bool:
 
 
 def _short(value: object) -> str:
-    return value[:_MAX_NAME] if isinstance(value, str) else "unknown"
+    """A client's own word, fit for logs and traces."""
+    return "".join(filter(str.isprintable, value[:_MAX_NAME])) if isinstance(value, str) else "unknown"

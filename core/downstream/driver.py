@@ -4,15 +4,17 @@
 method                   what is done
 =======================  ===========================================================================================
 initialize               the revision is settled; may come again
-ping, logging/setLevel   answered at once
+ping                     answered at once
+logging/setLevel         from now on only what is as grave as that is passed on
 tools/list               a page of what the road shows this caller, in the order of ids
 tools/call               a task on the road; its answer is a result, also where the call fails (-32602 for bad params)
 notifications/cancelled  cancels that task; no answer is sent any more
 anything else            -32601, at once: modern clients probe with server/discover
 =======================  ===========================================================================================
 
-Everything goes out by one writer in the order in which it was made. When the channel ends, every task of the session
-is cancelled and awaited.
+Everything goes out by one writer in the order in which it was made. While much waits for a client that reads slowly,
+nothing more is taken from it, and it hears of no progress. When the channel ends, every task of the session is
+cancelled and awaited.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec import Raw
 
 from ...hookspecs import (
     AskPerson,
@@ -30,9 +35,9 @@ from ...hookspecs import (
     Caller,
     Channel,
     ChannelClosed,
-    Event,
     JsonObject,
-    Limits,
+    LogListener,
+    LogMessage,
     McpProtocolError,
     Progress,
     ProgressListener,
@@ -42,10 +47,12 @@ from ...hookspecs import (
     ToolConverter,
     ToolDefinition,
     ToolResult,
-    ToolsChanged,
+    ToolResultTooLarge,
 )
+from ..codecs import legacy
 from ..codecs import legacy_server as codec
 from ..jsonrpc import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -54,6 +61,7 @@ from ..jsonrpc import (
     Request,
     Response,
     decode,
+    encode,
     encode_error,
     encode_notification,
     encode_request,
@@ -64,22 +72,27 @@ from ..versions import version
 
 log = logging.getLogger(__name__)
 
-_MAX_WAITING = 4_096  # messages for a client that does not read; past it the session ends
+_MANY_WAITING = 1024 * 1024  # bytes for a client that reads slowly; past them nothing more is taken from it
 _COALESCE_SECONDS = 0.05
 
 
 class Road(Protocol):
     """What a session needs of the gateway."""
 
-    async def tools(self, caller: Caller) -> Sequence[ToolDefinition]: ...
+    def tools(self, caller: Caller) -> Sequence[ToolDefinition]: ...
 
     async def call(
-        self, call: ToolCall, *, progress: ProgressListener | None = None, ask: AskPerson | None = None
+        self,
+        call: ToolCall,
+        *,
+        progress: ProgressListener | None = None,
+        ask: AskPerson | None = None,
+        logs: LogListener | None = None,
     ) -> ToolResult: ...
 
 
 class Downstream:
-    """One client's session."""
+    """One client's session. ``watchers`` are called when the registry holds other tools."""
 
     def __init__(
         self,
@@ -89,37 +102,48 @@ class Downstream:
         *,
         road: Road,
         converter: ToolConverter,
-        limits: Limits,
-        listen: Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]],
+        watchers: set[Callable[[], None]],
+        run: str | None = None,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._channel = channel
         self._caller = caller
-        self._flat = options.names == "flat"
+        self._options = options
         self._road = road
         self._converter = converter
-        self._limits = limits
-        self._listen = listen
+        self._watchers = watchers
+        self._run = run
         self._client: codec.ClientInfo | None = None
+        self._initialized = False
+        self._level = 0
         self._outgoing: deque[bytes] = deque()
+        self._waiting = 0
         self._due = asyncio.Event()
+        self._room = asyncio.Event()
         self._calls: dict[int | str, asyncio.Task[None]] = {}
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
-        self._overrun = False
+        self._changed: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Serve until the channel ends; whatever ended it, nothing of the session is left."""
         writer = asyncio.create_task(self._write())
-        watcher = asyncio.create_task(self._watch_tools())
+        self._watchers.add(self._tools_changed)
         try:
             async for message in self._channel:
                 self._take(message)
-                if self._overrun or writer.done():
+                while self._waiting > _MANY_WAITING and not writer.done():
+                    self._room.clear()
+                    await self._room.wait()
+                if writer.done():
                     break
         except ChannelClosed:
             log.debug("the channel of %s ended", self._caller.session, exc_info=True)
         finally:
-            tasks = [writer, watcher, *self._calls.values()]
+            self._watchers.discard(self._tools_changed)
+            if self._changed is not None:
+                self._changed.cancel()
+            tasks = [writer, *self._calls.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -139,93 +163,110 @@ class Downstream:
     def _dispatch(self, message: Request | Notification | Response | ErrorResponse) -> None:
         if isinstance(message, Request):
             self._request(message)
-        elif isinstance(message, Notification):
-            if message.method == "notifications/cancelled":
-                self._cancel(message.params)
-        else:
+        elif not isinstance(message, Notification):
             self._answered(message)
+        elif message.method == "notifications/cancelled":
+            self._cancel(message.params)
+        elif message.method == "notifications/initialized":
+            self._initialized = True
 
     def _request(self, request: Request) -> None:
-        method = request.method
         try:
-            if method == "tools/call":
-                self._call(request)
-            elif method == "tools/list":
-                self._start(request.id, self._list(request))
-            elif method == "initialize":
-                self._initialize(request)
-            elif method in ("ping", "logging/setLevel"):
-                self._send(encode_result(request.id, {}))
-            else:
-                self._send(encode_error(request.id, METHOD_NOT_FOUND, f"Method not found: {method[:100]}"))
+            self._serve(request)
         except McpProtocolError as fault:
             self._send(encode_error(request.id, INVALID_PARAMS, fault.message))
+        except Exception:
+            log.exception("%s of %s failed", request.method[:100], self._caller.session)
+            self._send(encode_error(request.id, INTERNAL_ERROR, "Internal error"))
 
-    def _initialize(self, request: Request) -> None:
+    def _serve(self, request: Request) -> None:
+        method, client = request.method, self._client
+        result: JsonObject = {}
+        if method == "tools/call" and client is not None:
+            self._call(request, client)
+            return
+        if method == "tools/list" and client is not None:
+            result = self._list(request)
+        elif method == "initialize":
+            result = self._initialize(request)
+        elif method == "logging/setLevel":
+            self._level = codec.read_level(request.params)
+        elif method != "ping":
+            self._send(self._no(request))
+            return
+        self._send(encode_result(request.id, result))
+
+    def _no(self, request: Request) -> bytes:
+        if request.method in ("tools/call", "tools/list"):
+            return encode_error(request.id, INVALID_REQUEST, "initialize first")
+        return encode_error(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
+
+    def _initialize(self, request: Request) -> JsonObject:
         client = self._client = codec.read_initialize(request.params)
-        log.info("%s %s speaks MCP %s (%s)", client.name, client.version, client.revision, self._caller.session)
-        self._send(encode_result(request.id, codec.initialize_result(client, version(), None)))
-
-    def _start(self, request_id: int | str, work: Any) -> None:
-        if self._client is None:
-            work.close()
-            self._send(encode_error(request_id, INVALID_REQUEST, "initialize first"))
-        elif request_id in self._calls:
-            work.close()
-            self._send(encode_error(request_id, INVALID_REQUEST, "a request of this id is in flight"))
-        else:
-            task = self._calls[request_id] = asyncio.create_task(work)
-            task.add_done_callback(lambda _: self._calls.pop(request_id, None))
+        self._caller = replace(self._caller, client=f"{client.name} {client.version}")
+        log.info("%s: %s %s speaks MCP %s", self._caller.session, client.name, client.version, client.revision)
+        return codec.initialize_result(client, version(), None)
 
     # --- tools ----------------------------------------------------------------------------------------
 
-    async def _list(self, request: Request) -> None:
-        tools = await self._road.tools(self._caller)
-        try:
-            start = codec.read_cursor(request.params)
-        except McpProtocolError as fault:
-            self._send(encode_error(request.id, INVALID_PARAMS, fault.message))
-            return
-        page: list[JsonObject] = [self._described(tool) for tool in tools[start : start + codec.PAGE_TOOLS]]
-        result: dict[str, Any] = {"tools": page}
-        if start + codec.PAGE_TOOLS < len(tools):
-            result["nextCursor"] = str(start + codec.PAGE_TOOLS)
-        self._send(encode_result(request.id, result))
+    def _list(self, request: Request) -> JsonObject:
+        """One page: it goes on behind the last tool of the one before, so that changes between them lose nothing."""
+        after = codec.read_cursor(request.params)
+        most = room = self._options.message_bytes - codec.PAGE_OVERHEAD
+        page: list[Raw] = []
+        last = ""
+        for tool in self._road.tools(self._caller):
+            if tool.name <= after:
+                continue
+            written = encode(self._described(tool))
+            if len(written) >= most:
+                log.warning(
+                    "%s takes %d bytes and can't be listed to %s", tool.name, len(written), self._caller.session
+                )
+                continue
+            room -= len(written) + 1
+            if room < 0 or len(page) == codec.PAGE_TOOLS:
+                return {"tools": page, "nextCursor": codec.write_cursor(last)}
+            page.append(Raw(written))
+            last = tool.name
+        return {"tools": page}
 
     def _described(self, tool: ToolDefinition) -> JsonObject:
         written = self._converter.write_tool(tool)
-        return {**written, "name": tool.alias} if self._flat else written
+        return {**written, "name": tool.alias} if self._options.names == "flat" else written
 
-    def _call(self, request: Request) -> None:
-        params = request.params
-        if not isinstance(params, dict):
-            raise McpProtocolError("tools/call has no params that are an object")
-        name, arguments = params.get("name"), params.get("arguments")
-        if not isinstance(name, str):
-            raise McpProtocolError("tools/call names no tool")
-        if arguments is not None and not isinstance(arguments, dict):
-            raise McpProtocolError("the arguments of tools/call are no object")
-        client = self._client
-        if client is None:
-            self._send(encode_error(request.id, INVALID_REQUEST, "initialize first"))
+    def _call(self, request: Request, client: codec.ClientInfo) -> None:
+        name, arguments = codec.read_call(request.params)
+        if request.id in self._calls:
+            self._send(encode_error(request.id, INVALID_REQUEST, "a request of this id is in flight"))
             return
-        call = ToolCall(name, arguments or {}, self._caller)
-        self._start(request.id, self._run_call(request, call, client))
+        work = self._run_call(request, ToolCall(name, arguments, self._caller, self._run), client)
+        self._calls[request.id] = asyncio.create_task(work)
+        self._calls[request.id].add_done_callback(lambda _: self._calls.pop(request.id, None))
 
     async def _run_call(self, request: Request, call: ToolCall, client: codec.ClientInfo) -> None:
         try:
-            result = await self._road.call(call, progress=self._listener(request, client), ask=self._asker(client))
-            written = self._converter.write_result(result)
-        except ToolCallFailed as error:
-            written = self._failed(error)
-        except BasculeError as error:
-            written = codec.failure(error.code, str(error))
-        self._send(encode_result(request.id, codec.fit_result(written, client.revision)))
+            result = await self._outcome(request, call, client)
+            message = encode_result(request.id, codec.fit_result(result, client.revision))
+        except Exception:
+            log.exception("a call of %s failed in the bridge", call.tool)
+            message = encode_error(request.id, INTERNAL_ERROR, "the call failed in the bridge")
+        most = self._options.message_bytes
+        if len(message) > most:
+            words = f"the result takes {len(message):,} bytes; a message to this client may have {most:,}"
+            message = encode_result(request.id, codec.failure(ToolResultTooLarge.code, words))
+        self._send(message)
 
-    def _failed(self, error: ToolCallFailed) -> JsonObject:
-        if error.result is None:
-            return codec.failure(error.code, str(error))
-        return self._converter.write_result(error.result)
+    async def _outcome(self, request: Request, call: ToolCall, client: codec.ClientInfo) -> JsonObject:
+        try:
+            result = await self._road.call(
+                call, progress=self._listener(request, client), ask=self._asker(client), logs=self._relay
+            )
+        except BasculeError as error:
+            if not isinstance(error, ToolCallFailed) or error.result is None:
+                return codec.failure(error.code, str(error))
+            result = error.result
+        return self._converter.write_result(result)
 
     def _listener(self, request: Request, client: codec.ClientInfo) -> ProgressListener | None:
         token = codec.progress_token(request.params)
@@ -233,10 +274,13 @@ class Downstream:
             return None
 
         def listen(progress: Progress) -> None:
-            params = codec.progress_params(token, progress, client.revision)
-            self._send(encode_notification("notifications/progress", params))
+            self._notify("notifications/progress", codec.progress_params(token, progress, client.revision))
 
         return listen
+
+    def _relay(self, message: LogMessage) -> None:
+        if legacy.LEVELS.index(message.level) >= self._level:
+            self._notify("notifications/message", codec.log_params(message))
 
     def _cancel(self, params: object) -> None:
         request_id = codec.read_cancelled(params)
@@ -254,44 +298,57 @@ class Downstream:
         async def ask(question: str, call: ToolCall) -> bool:
             self._last_question += 1
             number = self._last_question
-            future = self._questions[number] = asyncio.get_running_loop().create_future()
-            params = codec.elicitation_params(question, client.revision)
+            answer = self._questions[number] = self._loop.create_future()
+            params = codec.elicitation_params(question, encode(call.arguments), client.revision)
             self._send(encode_request(number, "elicitation/create", params))
             try:
-                return codec.accepted(await future)
+                return codec.accepted(await answer)
+            except asyncio.CancelledError:
+                params = legacy.cancelled_params(number, "no one waits for the answer any more")
+                self._send(encode_notification("notifications/cancelled", params))
+                raise
             finally:
-                self._questions.pop(number, None)
+                del self._questions[number]
 
         return ask
 
     def _answered(self, message: Response | ErrorResponse) -> None:
-        future = self._questions.get(message.id)
-        if future is not None and not future.done():
-            future.set_result(message.result if isinstance(message, Response) else None)
+        answer = self._questions.get(message.id)
+        if answer is not None and not answer.done():
+            answer.set_result(message.result if isinstance(message, Response) else None)
 
     # --- out ------------------------------------------------------------------------------------------
 
+    def _notify(self, method: str, params: JsonObject) -> None:
+        """Tell what may be missed, but not to a client that lags behind."""
+        if self._waiting <= _MANY_WAITING:
+            self._send(encode_notification(method, params))
+
     def _send(self, message: bytes) -> None:
-        if len(self._outgoing) >= _MAX_WAITING:
-            self._overrun = True
+        if len(message) > self._options.message_bytes:  # an id or a token that is longer than any message
+            log.warning("a message of %d bytes to %s was dropped", len(message), self._caller.session)
             return
         self._outgoing.append(message)
+        self._waiting += len(message)
         self._due.set()
 
     async def _write(self) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            while self._outgoing:
-                try:
-                    await self._channel.send(self._outgoing.popleft())
-                except ChannelClosed:
-                    return
+        with suppress(ChannelClosed):
+            while True:
+                await self._due.wait()
+                self._due.clear()
+                while self._outgoing:
+                    message = self._outgoing.popleft()
+                    await self._channel.send(message)
+                    self._waiting -= len(message)
+                self._room.set()
+        self._room.set()
 
-    async def _watch_tools(self) -> None:
-        """Tell the client of other tools, several changes at once."""
-        async with self._listen() as events:
-            async for event in events:
-                if isinstance(event, ToolsChanged) and self._client is not None:
-                    await asyncio.sleep(_COALESCE_SECONDS)
-                    self._send(encode_notification("notifications/tools/list_changed"))
+    def _tools_changed(self) -> None:
+        """Several changes at once are told once, and only to a client that has finished its handshake."""
+        if self._initialized and self._changed is None:
+            self._changed = self._loop.call_later(_COALESCE_SECONDS, self._tell_change)
+
+    def _tell_change(self) -> None:
+        self._changed = None
+        self._send(encode_notification("notifications/tools/list_changed"))

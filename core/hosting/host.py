@@ -29,6 +29,7 @@ from ...hookspecs import (
     JsonObject,
     LaunchRequest,
     Limits,
+    LogListener,
     McpProtocolError,
     PluginHostStartFailed,
     PluginHostUnavailable,
@@ -261,7 +262,9 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    async def call(self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None) -> ToolResult:
+    async def call(
+        self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None, logs: LogListener | None
+    ) -> ToolResult:
         """Send a call and read its result; see ``Upstream.call`` for what is raised."""
         if self._upstream is None:
             raise PluginHostUnavailable(f"{self.plugin_id} is not available: it has not started")
@@ -272,6 +275,7 @@ class Host:
             seconds=manifest.tool_seconds,
             idle_seconds=manifest.progress_idle_seconds,
             progress=progress,
+            logs=logs,
         )
         return self._spec.converter.read_result(result)
 

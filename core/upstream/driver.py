@@ -9,6 +9,7 @@ waiter is failed in the same turn of the loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from ...hookspecs import (
     ChannelClosed,
     JsonObject,
     Limits,
+    LogListener,
+    LogMessage,
     McpProtocolError,
     McpToolInvalid,
     PluginHostUnavailable,
@@ -35,7 +38,9 @@ from ...hookspecs import (
 )
 from ..codecs import legacy
 from ..jsonrpc import ErrorResponse, Response, encode_notification, encode_result
-from .session import Progressed, Reply, Session, ToolListChanged
+from .session import Logged, Progressed, Reply, Session, ToolListChanged
+
+log = logging.getLogger(__name__)
 
 _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which does not read
 
@@ -43,12 +48,13 @@ _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which 
 class _Waiter:
     """Someone who waits for the answer to one request."""
 
-    __slots__ = ("ceiling", "deadline", "future", "idle", "progress", "seconds", "tool")
+    __slots__ = ("ceiling", "deadline", "future", "idle", "logs", "progress", "seconds", "tool")
 
     def __init__(self, future: asyncio.Future[Any], tool: str | None = None) -> None:
         self.future = future
         self.tool = tool
         self.progress: ProgressListener | None = None
+        self.logs: LogListener | None = None
         self.deadline = inf
         self.ceiling = self.idle = self.seconds = 0.0
 
@@ -122,6 +128,8 @@ class Upstream:
                 self._progress(event)
             elif isinstance(event, Reply):
                 self._control(event.message)
+            elif isinstance(event, Logged):
+                self._log(event.message)
             elif isinstance(event, ToolListChanged):
                 self._on_tools_changed()
 
@@ -156,6 +164,18 @@ class Upstream:
             except Exception as error:  # noqa: BLE001 - the listener is the caller's; its fault ends its own call
                 self._abandon(event.id, "the listener to its progress failed")
                 waiter.future.set_exception(error)
+
+    def _log(self, message: LogMessage) -> None:
+        """Pass it on where all calls in flight have one listener; else it could be about somebody else's call."""
+        listeners = {waiter.logs for waiter in self._waiters.values()}
+        listener = listeners.pop() if len(listeners) == 1 else None
+        if listener is None:
+            self._session.dropped += 1
+            return
+        try:
+            listener(message)
+        except Exception:
+            log.exception("the listener to a server's log failed")
 
     # --- requests -------------------------------------------------------------------------------------
 
@@ -204,6 +224,7 @@ class Upstream:
         seconds: float,
         idle_seconds: float,
         progress: ProgressListener | None = None,
+        logs: LogListener | None = None,
     ) -> JsonObject:
         """Call a tool: answer within ``seconds``, or within ``idle_seconds`` of its last sign of life.
 
@@ -216,7 +237,7 @@ class Upstream:
             raise ToolBusy(f"{len(self._waiters):,} calls are in flight at this server", hint="try again in a while")
         request_id, message = self._encode(name, arguments)
         waiter = self._wait(request_id, name, seconds, idle_seconds)
-        waiter.progress = progress
+        waiter.progress, waiter.logs = progress, logs
         try:
             await self._channel.send(message)
             result = await waiter.future

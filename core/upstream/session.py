@@ -7,6 +7,7 @@ answer to an open id      ``Response`` or ``ErrorResponse``; the id is closed
 answer to a cancelled id  dropped, for the last 256 of them (2025-11-25, basic/utilities/cancellation)
 answer to any other id    fault
 progress for an open id   ``Progressed``; for any other token: dropped
+message (logging)         ``Logged``
 tools/list_changed        ``ToolListChanged``
 any other notification    dropped
 ping                      ``Reply`` with an empty result
@@ -15,8 +16,8 @@ blank line                dropped
 anything else             fault
 ========================  ==========================================================================
 
-A fault raises ``McpProtocolError``: the connection can't be trusted any more. What is dropped or replied to counts
-against a rate (200 a second after a burst of 2,000), beyond which progress is dropped and the rest is a fault.
+A fault raises ``McpProtocolError``: the connection can't be trusted any more. What comes unasked counts against a rate
+(200 a second after a burst of 2,000), beyond which progress is dropped and the rest is a fault.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...hookspecs import JsonObject, Limits, McpProtocolError, Progress
+from ...hookspecs import JsonObject, Limits, LogMessage, McpProtocolError, Progress
 from ..codecs import legacy
 from ..jsonrpc import (
     METHOD_NOT_FOUND,
@@ -53,6 +54,13 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """What the server says beside its answers; nothing in it tells for which request."""
+
+    message: LogMessage
+
+
+@dataclass(frozen=True, slots=True)
 class ToolListChanged:
     """The server says that its tools are others now."""
 
@@ -64,7 +72,7 @@ class Reply:
     message: bytes
 
 
-Event = Response | ErrorResponse | Progressed | ToolListChanged | Reply
+Event = Response | ErrorResponse | Progressed | Logged | ToolListChanged | Reply
 
 _NOTHING: tuple[Event, ...] = ()
 _TOOLS_CHANGED: tuple[Event, ...] = (ToolListChanged(),)
@@ -169,10 +177,20 @@ class Session:
     def _notification(self, message: Notification) -> Sequence[Event]:
         if message.method == "notifications/progress":
             return self._progress(message.params)
+        if message.method == "notifications/message":
+            return self._log(message.params)
         self._unasked("notifications")
         if message.method == "notifications/tools/list_changed":
             return _TOOLS_CHANGED
         return _NOTHING
+
+    def _log(self, params: Any) -> Sequence[Event]:
+        self._spend("log messages")
+        logged = legacy.read_log(params)
+        if logged is None:
+            self.dropped += 1
+            return _NOTHING
+        return (Logged(logged),)
 
     def _progress(self, params: Any) -> Sequence[Event]:
         read = legacy.read_progress(params)
@@ -189,5 +207,8 @@ class Session:
 
     def _unasked(self, what: str) -> None:
         self.dropped += 1
+        self._spend(what)
+
+    def _spend(self, what: str) -> None:
         if not self._rate.spend():
             raise McpProtocolError(f"the server floods us with {what}")
