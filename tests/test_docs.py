@@ -12,8 +12,11 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
+from pydantic import AliasChoices
 
 from bascule import hookspecs
+from bascule.builtin_plugins.sse_server import SseSettings
 from bascule.core.cli import cli, exits
 from bascule.core.discovery import Found, Loaded
 from bascule.core.lineup import FAMILIES, assemble
@@ -178,6 +181,24 @@ def test_every_make_target_in_the_docs_is_one(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", _text(ROOT / "Makefile"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", _text(page))) <= targets
     assert set(re.findall(r"^make ([a-z]+)", "\n".join(_shell_lines(_text(page))), re.MULTILINE)) <= targets
+
+
+# --- sections of built-ins -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("A2")
+def test_every_key_of_the_sse_servers_section_is_explained_with_its_default() -> None:
+    table = _section(_page("sse.md"), "Settings")
+    shown = dict(re.findall(r"^\| `(\w+)` \| (?:`([^`]+)`|\(none\)) \|", table, re.MULTILINE))
+    defaults = {
+        field.validation_alias.choices[0] if isinstance(field.validation_alias, AliasChoices) else name: default
+        for (name, field), default in zip(SseSettings.model_fields.items(), dict(SseSettings()).values(), strict=True)
+    }
+    assert shown.keys() == defaults.keys()
+    for key, default in defaults.items():
+        assert (yaml.safe_load(shown[key]) or None) == (
+            (list(default) if isinstance(default, frozenset) else default) or None
+        )
 
 
 # --- hooks ------------------------------------------------------------------------------------------------
