@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# an editable install has no bytecode from pip, and Python writes none where PYTHONDONTWRITEBYTECODE is set
+COMPILE := $(BIN)/python -m compileall -q core hookspecs builtin_plugins
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
 
@@ -37,8 +39,9 @@ interop: $(VENV)/.installed-all ## Run servers and clients that others wrote (ne
 soak: $(VENV)/.installed-all ## Repeat for minutes what must not leak
 	$(PYTEST) -m soak -rs $(ARGS)
 
-bench: $(VENV)/.installed-all ## Compare calls through Bascule with bare pipes
+bench: $(VENV)/.installed-all ## Compare calls through Bascule with bare pipes, and starts with bare imports
 	$(BIN)/python tests/bench/in_process.py $(ARGS)
+	$(BIN)/python tests/bench/cold_start.py
 
 links: ## Make the links of the editable install anew
 	@mkdir -p .dev/bascule
@@ -53,7 +56,7 @@ wheel: $(VENV)/.installed ## Build dist/bascule-*.whl
 constraints: ## Write constraints.txt anew, from a fresh install of the newest versions
 	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(PYTHON) -m venv "$$fresh"; \
-	"$$fresh/bin/python" -m pip --disable-pip-version-check install --quiet --editable '.[test,check]'; \
+	"$$fresh/bin/python" -m pip --disable-pip-version-check install --quiet --editable '.[test,check,fast]'; \
 	"$$fresh/bin/python" -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$$' \
 	    | sort --ignore-case > constraints.txt
 	@wc -l constraints.txt
@@ -75,9 +78,11 @@ $(VENV)/.made:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing Bascule into $(VENV) …"
 	@$(PIP) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.installed-all: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing Bascule and its tests' tools into $(VENV) …"
-	@$(PIP) --editable '.[test,check]'
+	@$(PIP) --editable '.[test,check,fast]'
+	@$(COMPILE)
 	@touch $(VENV)/.installed $@

@@ -29,7 +29,9 @@ from ..hookspecs import (
     SettingsInvalid,
     ToolConverter,
 )
+from .database import DATABASE_NAME
 from .discovery import discover
+from .documents import near
 from .events import Events
 from .gateway import Gateway, Guards
 from .launching import Planner
@@ -43,25 +45,54 @@ from .store import StateLock, Store, default_state_directory
 from .tokens import Tokens
 from .traces import Traces
 from .versions import version
-from .view import View
 
 log = logging.getLogger(__name__)
-
-_DATABASE = "bascule.db"
 
 
 def lineup_for(settings: Settings) -> Lineup:
     """Find, load and ask every hook plugin that the settings do not disable."""
     disabled = frozenset(settings.disabled_hook_plugins)
     state = state_directory(settings)
-    return assemble(discover(disabled), lambda name: HookConfig(settings, name, state))
+    lineup = assemble(discover(disabled), lambda name: HookConfig(settings, name, state))
+    for warning in unknown_hook_plugins(settings, lineup):
+        log.warning("%s", warning)
+    return lineup
+
+
+def unknown_hook_plugins(settings: Settings, lineup: Lineup) -> list[str]:
+    """What the settings say of hook plugins that are not installed: mostly a slip, and never a reason to stop."""
+    installed = [plugin.name for plugin in lineup.hook_plugins]
+    sections = [(name, ("plugins", name)) for name in settings.plugins]
+    disabled = [(name, ("disabled_hook_plugins",)) for name in settings.disabled_hook_plugins]
+    warnings = []
+    for name, keys in (*sections, *disabled):
+        if name not in installed:
+            meant = near(name, installed)
+            question = f"; did you mean {meant}?" if meant else ""
+            place = settings.where(*keys) or "command line"
+            warnings.append(f"{place}: {keys[0]}: no hook plugin {name!r} is installed{question}")
+    return warnings
+
+
+def guards_missing(settings: Settings, lineup: Lineup, store: Store | None = None) -> dict[str, str]:
+    """Which hook plugins must guard the calls and do not, and why; while there is one, no way in opens.
+
+    Without ``store`` the state directory is looked into, if there is one.
+    """
+    remembered: dict[str, frozenset[str]] = {}
+    if store is not None:
+        remembered = store.remembered_offers()
+    elif (state_directory(settings) / DATABASE_NAME).exists():
+        with Store.open(state_directory(settings)) as opened:
+            remembered = opened.remembered_offers()
+    return missing_guards(lineup, remembered, settings.required_hook_plugins, settings.disabled_hook_plugins)
 
 
 def open_traces(settings: Settings) -> Traces:
     """What was called under these settings, for reading; enter it as a context."""
     state = state_directory(settings)
     Store.open(state).close()  # made, or brought up to date
-    return Traces(state / _DATABASE, settings.limits, Redactor())
+    return Traces(state / DATABASE_NAME, settings.limits, Redactor())
 
 
 def state_directory(settings: Settings) -> Path:
@@ -117,7 +148,7 @@ class Bridge:
         self.lineup = lineup_for(settings)
         self._look_for_missing_guards()
         redactor = Redactor()
-        self.traces = await self._stack.enter_async_context(Traces(state / _DATABASE, settings.limits, redactor))
+        self.traces = await self._stack.enter_async_context(Traces(state / DATABASE_NAME, settings.limits, redactor))
         self._events = Events(self.lineup.observers.values())
         self.registry = Registry()
         guards = Guards(self.lineup.permission_checks, self.lineup.exposure_policies, settings.environment)
@@ -140,12 +171,12 @@ class Bridge:
         self._stack.push_async_callback(self._break_off_starts)
 
     def _look_for_missing_guards(self) -> None:
+        """Stay closed while a guard is missing; only a bridge that remembers (no one-shot command) moves the memory.
+
+        What a hook plugin offered is forgotten when its owner turns it off by name, and is never replaced by less.
+        """
         settings, store = self.settings, self._store
-        for name in settings.disabled_hook_plugins:
-            store.forget_offers(name)
-        missing = missing_guards(
-            self.lineup, store.remembered_offers(), settings.required_hook_plugins, settings.disabled_hook_plugins
-        )
+        missing = guards_missing(settings, self.lineup, store)
         if missing:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
             self.closed = HookPluginRequired(
@@ -156,9 +187,13 @@ class Bridge:
         for plugin in self.lineup.broken:
             if isinstance(plugin.error, SettingsInvalid):
                 self.closed = plugin.error
-        for plugin in self.lineup.hook_plugins:
-            if plugin.guards and plugin.error is None:
-                store.remember_offers(plugin.name, plugin.guards)
+        if self._remember:
+            remembered = store.remembered_offers()
+            for name in remembered.keys() & set(settings.disabled_hook_plugins):
+                store.forget_offers(name)
+            for plugin in self.lineup.hook_plugins:
+                if plugin.guards and plugin.name not in missing and remembered.get(plugin.name) != plugin.guards:
+                    store.remember_offers(plugin.name, plugin.guards)
 
     async def _start_plugins(self) -> None:
         """Start what was asked for, and what was enabled when this state was last used; in the background."""
@@ -255,6 +290,8 @@ class Bridge:
             yield opened
 
     async def _open(self, stack: AsyncExitStack, name: str, transport: ServerTransport) -> bool:
+        from .view import View  # with all that serving takes: a one-shot command does without
+
         try:
             await stack.enter_async_context(transport.serve(View(self, transport)))
         except BasculeError as error:

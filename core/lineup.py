@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pluggy
+from pydantic import BaseModel
 
 from .. import hookspecs
 from ..hookspecs import (
@@ -20,10 +21,12 @@ from ..hookspecs import (
     BasculeError,
     ClientTransport,
     Config,
+    Exposure,
     ExposurePolicy,
     HookConflict,
     HookPluginBroken,
     HttpServer,
+    Isolation,
     Launcher,
     Observer,
     Permission,
@@ -39,10 +42,28 @@ from ..hookspecs import (
     transports,
 )
 from .discovery import Disabled, Discovery, Failed, Found, Loaded
+from .documents import near
 
 log = logging.getLogger(__name__)
 
 SPEC_MODULES = (transports, converters, permissions, exposure, launchers, http_servers, observers)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a member of an offer must be; ``words`` say it to the hook plugin's author."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+CALLABLE = Kind("something that can be called", callable)
+TEXT = Kind("text", lambda value: isinstance(value, str))
+SWITCH = Kind("True or False", lambda value: isinstance(value, bool))
+MODEL = Kind("a pydantic model", lambda value: isinstance(value, type) and issubclass(value, BaseModel))
+# the environment gate (N6.9) reads it: a plain "none" would pass as something that isolates
+ISOLATION = Kind("an Isolation", lambda value: isinstance(value, Isolation))
+EXPOSURE = Kind("an Exposure", lambda value: isinstance(value, Exposure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +73,40 @@ class Family:
     hook: str
     noun: str
     key: str
-    members: tuple[str, ...]
+    members: Mapping[str, Kind]
     guards: bool = False
 
 
+def _callables(*names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, CALLABLE)
+
+
 FAMILIES = (
-    Family("bascule_permissions", "permission", "name", ("description",)),
+    Family("bascule_permissions", "permission", "name", {"description": TEXT}),
     Family(
         "bascule_client_transports",
         "client transport",
         "name",
-        ("backend_model", "starts_process", "preview", "connect"),
+        {"backend_model": MODEL, "starts_process": SWITCH, **_callables("preview", "connect")},
     ),
-    Family("bascule_server_transports", "server transport", "name", ("exposure", "serve")),
+    Family("bascule_server_transports", "server transport", "name", {"exposure": EXPOSURE, "serve": CALLABLE}),
     Family(
         "bascule_tool_converters",
         "converter",
         "dialect",
-        ("read_tool", "write_tool", "read_result", "write_result", "read_call"),
+        _callables("read_tool", "write_tool", "read_result", "write_result", "read_call"),
     ),
-    Family("bascule_permission_checks", "permission check", "name", ("__call__",), guards=True),
-    Family("bascule_exposure_policies", "exposure policy", "name", ("__call__",), guards=True),
-    Family("bascule_launchers", "launcher", "name", ("isolation", "launch")),
-    Family("bascule_http_servers", "HTTP server", "name", ("serve",)),
-    Family("bascule_observers", "observer", "name", ("__call__",)),
+    Family("bascule_permission_checks", "permission check", "name", {"__call__": CALLABLE}, guards=True),
+    Family("bascule_exposure_policies", "exposure policy", "name", {"__call__": CALLABLE}, guards=True),
+    Family("bascule_launchers", "launcher", "name", {"isolation": ISOLATION, "launch": CALLABLE}),
+    Family("bascule_http_servers", "HTTP server", "name", {"serve": CALLABLE}),
+    Family("bascule_observers", "observer", "name", {"__call__": CALLABLE}),
 )
 
+HOOKS = frozenset(family.hook for family in FAMILIES)
 GUARDING_HOOKS = frozenset(family.hook for family in FAMILIES if family.guards)
 
+_TO_ITS_AUTHOR = "report it to its author"
 _MAX_OFFERS = 1_000  # of one hook plugin to one hook: an endless generator must not hang the start
 
 
@@ -176,20 +203,24 @@ class _Assembly:
                     offers = self._ask(found.name)
                 except BasculeError as error:
                     return HookPlugin(found, error=error)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's own affair
+                    return HookPlugin(found, error=HookPluginBroken(f"it failed: {_words(error)}", hint=_TO_ITS_AUTHOR))
                 return HookPlugin(found, offers=self._accept(found.name, offers))
 
     def _register(self, name: str, plugin: Any) -> None:
-        """Let pluggy compare the implementations with the hooks; unknown hooks are errors as well."""
+        """Let pluggy compare the implementations with the hooks; unknown and unmarked ones are errors as well."""
         try:
             self._manager.register(plugin, name)
             self._manager.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
             if self._manager.has_plugin(name):
                 self._manager.unregister(name=name)
-            raise HookPluginBroken(
-                f"it does not fit the hooks: {str(error).strip().splitlines()[-1]}",
-                hint="compare its functions with the hooks that bascule.hookspecs lists",
-            ) from error
+            raise _unfit(str(error).strip().splitlines()[-1]) from error
+        marked = {caller.name for caller in self._manager.get_hookcallers(plugin) or ()}
+        unmarked = sorted(hook for hook in HOOKS - marked if callable(getattr(plugin, hook, None)))
+        if unmarked:
+            self._manager.unregister(name=name)
+            raise HookPluginBroken(f"{', '.join(unmarked)} lacks @hookimpl", hint="put @hookimpl above it")
 
     def _ask(self, name: str) -> dict[str, dict[str, Any]]:
         """Call each hook for this one hook plugin alone, so that what it raises is its own affair."""
@@ -206,7 +237,7 @@ class _Assembly:
                 raise
             except (Exception, SystemExit) as error:
                 raise HookPluginBroken(
-                    f"{family.hook} raised {type(error).__name__}: {error}"[:500], hint="report it to its author"
+                    f"{family.hook} raised {_words(error)}", hint="report it to its author"
                 ) from error
             offers[family.hook] = self._named(family, answers)
         return offers
@@ -231,26 +262,48 @@ class _Assembly:
         return {hook: tuple(named) for hook, named in offers.items()}
 
 
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
+
+
+def _unfit(reason: str) -> HookPluginBroken:
+    """What pluggy objects to, and the hook that was probably meant."""
+    hint = "compare its functions with the hooks that bascule.hookspecs lists"
+    quoted = reason.split("'")
+    if reason.startswith("unknown hook") and len(quoted) > 1 and (meant := near(quoted[1], HOOKS)):
+        hint = f"did you mean {meant}?"
+    return HookPluginBroken(f"it does not fit the hooks: {reason}", hint=hint)
+
+
 def _bounded(answer: Iterable[Any] | None, family: Family) -> Iterable[Any]:
     if answer is None:
         return
+    if not hasattr(answer, "__iter__"):
+        kind = type(answer).__name__
+        if hasattr(answer, "close"):
+            answer.close()  # a coroutine that no one awaits would warn
+        raise HookPluginBroken(f"{family.hook} returned a {kind}", hint="a hook is synchronous and returns a list")
     for count, offer in enumerate(answer, 1):
         if count > _MAX_OFFERS:
-            raise HookPluginBroken(f"{family.hook} offers more than {_MAX_OFFERS:,} values")
+            raise HookPluginBroken(f"{family.hook} offers more than {_MAX_OFFERS:,} values", hint=_TO_ITS_AUTHOR)
         yield offer
 
 
 def _checked(family: Family, offer: Any) -> str:
     """Return the offer's name; raise where the offer is not what the hook asks for."""
+    if isinstance(offer, type):
+        raise HookPluginBroken(f"{family.hook} returned the class {offer.__name__}", hint="return an instance of it")
+    hint = f"see the Protocol that {family.hook} names in {hookspecs.__name__}"
     name = getattr(offer, family.key, None)
     if not isinstance(name, str) or not name:
-        raise HookPluginBroken(f"{family.hook} returned {type(offer).__name__}, which has no text {family.key!r}")
+        reason = f"{family.hook} returned a {type(offer).__name__}, which has no text {family.key!r}"
+        raise HookPluginBroken(reason, hint=hint)
     missing = [member for member in family.members if not hasattr(offer, member)]
     if missing:
-        raise HookPluginBroken(
-            f"the {family.noun} {name!r} lacks {', '.join(missing)}",
-            hint=f"see the Protocol that {family.hook} names in {hookspecs.__name__}",
-        )
+        raise HookPluginBroken(f"the {family.noun} {name!r} lacks {', '.join(missing)}", hint=hint)
+    for member, kind in family.members.items():
+        if not kind.fits(getattr(offer, member)):
+            raise HookPluginBroken(f"{member} of the {family.noun} {name!r} is not {kind.words}", hint=hint)
     return name
 
 
@@ -262,15 +315,15 @@ def missing_guards(
     While there is one, no server transport may start: its check or policy would silently be missing. The owner
     gives it up by disabling it by name.
     """
-    known = {plugin.name: plugin for plugin in lineup.hook_plugins}
-    guards = {name for name, hooks in remembered.items() if hooks & GUARDING_HOOKS}
+    guards = {name: hooks & GUARDING_HOOKS for name, hooks in remembered.items() if hooks & GUARDING_HOOKS}
     missing: dict[str, str] = {}
-    for name in sorted((guards | set(required)) - set(disabled)):
-        plugin = known.get(name)
-        if plugin is None:
-            missing[name] = "it is not installed any more"
-        elif plugin.error is not None:
-            missing[name] = str(plugin.error)
-        elif not remembered.get(name, frozenset()) & GUARDING_HOOKS <= plugin.guards:
+    for name in sorted((guards.keys() | set(required)) - set(disabled)):
+        candidates = [plugin for plugin in lineup.hook_plugins if plugin.name == name]
+        in_force = [plugin for plugin in candidates if plugin.error is None]
+        if not candidates:
+            missing[name] = "it is not installed any more" if name in guards else "it is not installed"
+        elif not in_force:
+            missing[name] = str(candidates[0].error)
+        elif not guards.get(name, frozenset()) <= in_force[0].guards:
             missing[name] = "it no longer offers the check or the policy that it offered before"
     return missing

@@ -1,265 +1,173 @@
-"""A plugin's manifest, ``plugin.yaml``: read and checked, while nothing of the plugin runs (N3).
-
-The models say what stands in the file and are pydantic's; :class:`Manifest` is what the rest of the core sees.
-"""
+"""A plugin's manifest, ``plugin.yaml``: read and checked, while nothing of the plugin runs (N3)."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field, ValidationInfo, WrapValidator
 
+from ..hookspecs import errors
 from ..hookspecs.config import Limits
-from ..hookspecs.errors import (
-    ExtensionIdInvalid,
-    ExtensionPermissionInvalid,
-    ManifestInvalid,
-    ManifestNotFound,
-    McpToolInvalid,
-    PackageNotFound,
-)
 from ..hookspecs.tools import DEFAULT_PERMISSION, Visibility
 from ..hookspecs.transports import ClientTransport
-from .documents import Document, DocumentInvalid, Problem, field_name, quoted, summary
+from .documents import Document, Problem, check, fault, meant, quoted
 from .naming import PLUGIN_ID, check_remote_name, tool_id, unescape
-from .validation import check, choice_hint, fault, keys_of, near
-from .yaml_source import HIDDEN, read
+from .yaml_source import read
 
 MANIFEST_NAME = "plugin.yaml"
 
-_CONTROL = re.compile("[\0-\x1f\x7f-\x9f]")
-_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_ID_FAULT = "plugin_id"
-_PERMISSION_FAULT = "permission_unknown"
+BACKEND_KEYS = ("type", "transport", "startup_timeout_seconds", "tool_timeout_seconds", "progress_idle_seconds")
+"""Those that hold for every transport; the others of ``backend`` are the transport's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDeclaration:
-    """A tool that the manifest announces. ``remote_name`` is the server's own, unescaped.
+class _Facts(NamedTuple):
+    """What the validators know beside the value in front of them, and what they have seen of the file."""
+
+    transports: Collection[str]
+    permissions: Collection[str]
+    limits: Limits
+    plugin_id: str
+    declared: set[str]
+    tools: set[str]
+
+
+def _registered(word: str, known: Collection[str], what: str) -> str:
+    """Return ``word``, which is to be one of ``known``."""
+    if word in known:
+        return word
+    listed = sorted(known)
+    problem = f"no {what} {quoted(word)} is registered; there are: {', '.join(listed)}"
+    raise fault(problem, meant(word, listed, "name one of these"), f"{what}_unknown")
+
+
+def _once(word: str, seen: set[str]) -> str:
+    """Return ``word``, which is to be none of those ``seen``, and remember it."""
+    if word in seen:
+        raise fault(f"{quoted(word)} is listed twice", "remove one of the two")
+    seen.add(word)
+    return word
+
+
+def _permission(name: str, info: ValidationInfo[_Facts]) -> str:
+    """Judge what the plugin may ask for."""
+    return _registered(_once(name, info.context.declared), info.context.permissions, "permission")
+
+
+def _tool_permission(name: str, info: ValidationInfo[_Facts]) -> str:
+    """Judge what a tool asks for: what the plugin may ask for, or ``tools.call``."""
+    known = _registered(name, info.context.permissions, "permission")
+    if known == DEFAULT_PERMISSION or known in info.context.declared:
+        return known
+    raise fault("is not among the manifest's permissions", f"add {name} there, or ask for less here")
+
+
+def _tool_id(text: str, info: ValidationInfo[_Facts]) -> str:
+    """Return the id of the tool; the server's name in it may stand as it is, or escaped (N3.4, N5.1)."""
+    plugin, _, written = text.partition(".")
+    owner = info.context.plugin_id or plugin
+    if plugin != owner or not written:
+        example = quoted(f"{owner}.{written or plugin}")
+        raise fault(f"{quoted(text)} is not the plugin's id, a dot and a tool's name", f"write all, such as {example}")
+    try:
+        name = unescape(written)
+        check_remote_name(name)
+    except errors.McpToolInvalid as error:
+        raise fault(error.message, error.hint or "rename the tool") from error
+    return _once(tool_id(plugin, name), info.context.tools)
+
+
+def _entries(entries: Any, info: ValidationInfo[_Facts]) -> Any:
+    """Bound the list of tools, and let a bare id stand for an entry that says nothing more."""
+    if not isinstance(entries, list):
+        return entries
+    most = info.context.limits.tools_per_plugin
+    if len(entries) > most:
+        raise fault(f"lists {len(entries)} tools, more than {most}", "have limits.tools_per_plugin raised")
+    return [{"id": entry} if isinstance(entry, str) else entry for entry in entries]
+
+
+def _transport(name: str, info: ValidationInfo[_Facts]) -> str:
+    """Judge the name of the transport (N3.1)."""
+    return _registered(name, info.context.transports, "transport")
+
+
+def _seconds(value: Any, number: Callable[[Any], float], info: ValidationInfo[_Facts]) -> float:
+    """Bound seconds by the owner's limits; the one of the field's name holds where they are left out (N3.6)."""
+    limits, name = info.context.limits, str(info.field_name)
+    if value is None:
+        return float(getattr(limits, name))
+    most = "startup_seconds_max" if name == "startup_seconds" else "tool_seconds_max"
+    seconds, bound = number(value), getattr(limits, most)
+    if 0 < seconds <= bound:
+        return seconds
+    raise fault(f"must be more than 0 and at most {bound:g} seconds", f"change it, or have limits.{most} raised")
+
+
+def _below_backend(key: str, **more: Any) -> Any:
+    """Say that a field stands at ``key`` below ``backend`` in the file."""
+    return Field(validation_alias=AliasPath("backend", key), validate_default=True, **more)
+
+
+class ToolDeclaration(BaseModel, extra="forbid", frozen=True):
+    """A tool that the manifest announces.
 
     ``permission`` is what this entry says, ``None`` where it says nothing: the server may say it then (N5.4).
     """
 
-    id: str
-    remote_name: str
-    permission: str | None = None
-    groups: frozenset[str] = frozenset()
+    id: Annotated[str, AfterValidator(_tool_id)]
+    permission: Annotated[str, AfterValidator(_tool_permission)] | None = None
+    groups: frozenset[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]] = frozenset()
     visibility: Visibility = Visibility.PUBLIC
     confirm: bool = False
 
+    @property
+    def remote_name(self) -> str:
+        """The server's own name for it, unescaped."""
+        return unescape(self.id.partition(".")[2])
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+
+_Seconds = Annotated[float, Field(strict=True), WrapValidator(_seconds)]
+
+
+class Contributes(BaseModel, extra="forbid", frozen=True):
+    """What the plugin adds."""
+
+    tools: Annotated[tuple[ToolDeclaration, ...], BeforeValidator(_entries)]
+
+
+class ManifestFile(BaseModel, frozen=True):
+    """``plugin.yaml`` as far as it is not the transport's."""
+
+    id: Annotated[str, Field(pattern=f"^{PLUGIN_ID.pattern}$")]
+    name: Annotated[str, Field(pattern=r"^.*\S.*$", max_length=100)]
+    version: Annotated[str, Field(pattern=r"^.*\S.*$", max_length=64)]
+    description: Annotated[str, Field(max_length=2000)] | None = None
+    permissions: tuple[Annotated[str, AfterValidator(_permission)], ...] = ()
+    contributes: Contributes
+    backend_type: Literal["mcp"] = _below_backend("type")
+    transport: Annotated[str, AfterValidator(_transport)] = _below_backend("transport")
+    startup_seconds: _Seconds = _below_backend("startup_timeout_seconds", default=None)
+    tool_seconds: _Seconds = _below_backend("tool_timeout_seconds", default=None)
+    progress_idle_seconds: _Seconds = _below_backend("progress_idle_seconds", default=None)
+
+
+class Manifest(ManifestFile, frozen=True):
     """What a plugin says of itself. ``digest`` is the SHA-256 of the file, in hex; approvals are bound to it.
 
     ``permissions`` are all that the owner is asked for: those declared, and ``tools.call``, which every manifest holds
     (N5.4). ``tools`` are in the file's order, by id. ``backend`` is the transport's ``backend_model``.
     """
 
-    id: str
-    name: str
-    version: str
-    description: str | None
-    permissions: tuple[str, ...]
     tools: Mapping[str, ToolDeclaration]
-    backend_type: str
-    transport: str
-    startup_seconds: float
-    tool_seconds: float
-    progress_idle_seconds: float
-    backend: BaseModel = field(repr=False)
+    backend: BaseModel = Field(repr=False)
     directory: Path
     path: Path
-    text: str = field(repr=False)
+    text: str = Field(repr=False)
     digest: str
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What the validators know beside the value in front of them."""
-
-    plugin_id: str | None
-    declared: frozenset[str]
-    vocabulary: Sequence[str]
-    transports: Sequence[str]
-    limits: Limits
-    seen: set[tuple[str, str]] = field(default_factory=set)
-
-    def once(self, sort: str, value: str) -> None:
-        if (sort, value) in self.seen:
-            raise fault(f"{quoted(value)} is listed twice", "remove one of the two")
-        self.seen.add((sort, value))
-
-
-def _facts(info: ValidationInfo) -> _Facts:
-    return cast(_Facts, info.context)
-
-
-def _plugin_id(value: Any) -> str:
-    if not isinstance(value, str):
-        raise fault("must be text", "write it in quotes", _ID_FAULT)
-    if PLUGIN_ID.fullmatch(value):
-        return value
-    hint = "write 1 to 63 of a-z, 0-9, _ and -, a letter or a digit first"
-    raise fault(f"{quoted(value)} can't be a plugin's id", hint, _ID_FAULT)
-
-
-def _one_line(text: str) -> str:
-    if _CONTROL.search(text):
-        raise fault("holds a line end or a control character", "write printable text in one line")
-    return _readable(text)
-
-
-def _readable(text: str) -> str:
-    if _CONTROL.search(text.replace("\n", "").replace("\t", "")) or HIDDEN.search(text):
-        raise fault("holds characters that hide or reorder text", "write printable text")
-    if not text.strip():
-        raise fault("is empty", "write some text")
-    return text
-
-
-def _group(name: str) -> str:
-    if _GROUP.fullmatch(name):
-        return name
-    raise fault(f"{quoted(name)} can't be a group", "write 1 to 64 of A-Z, a-z, 0-9, _, . and -")
-
-
-def _known_permission(name: str, info: ValidationInfo) -> str:
-    known = [*_facts(info).vocabulary]
-    if name in known:
-        return name
-    raise fault(f"no one has registered the permission {quoted(name)}", choice_hint(name, known), _PERMISSION_FAULT)
-
-
-def _manifest_permission(name: str, info: ValidationInfo) -> str:
-    _facts(info).once("permission", name)
-    return _known_permission(name, info)
-
-
-def _tool_permission(name: str, info: ValidationInfo) -> str:
-    _known_permission(name, info)
-    if name not in _facts(info).declared and name != DEFAULT_PERMISSION:
-        problem = f"declares {name} but the manifest's permissions do not list it"
-        raise fault(problem, f"add {name} to permissions, or ask for less here")
-    return name
-
-
-def _tool_id(text: str, info: ValidationInfo) -> str:
-    facts = _facts(info)
-    plugin, _, remote = text.partition(".")
-    if facts.plugin_id is not None and plugin != facts.plugin_id:
-        example = quoted(f"{facts.plugin_id}.{remote or plugin}")
-        hint = f"write the plugin's id, a dot and the name that the server lists, such as {example}"
-        raise fault(f"{quoted(text)} does not begin with the plugin's id and a dot", hint)
-    if not remote:
-        hint = "write the plugin's id, a dot and the name that the server lists"
-        raise fault(f"{quoted(text)} names no tool", hint)
-    full = tool_id(plugin, _remote_name(remote))
-    facts.once("tool", full)
-    return full
-
-
-def _remote_name(text: str) -> str:
-    try:
-        name = unescape(text)
-        check_remote_name(name)
-    except McpToolInvalid as error:
-        raise fault(error.message, error.hint or "rename the tool") from error
-    except ValueError as error:
-        raise fault(f"the escapes in {quoted(text)} are not UTF-8", "write the name as the server lists it") from error
-    return name
-
-
-def _as_tool(entry: Any) -> Any:
-    if isinstance(entry, str):
-        return {"id": entry}
-    if isinstance(entry, dict):
-        return entry
-    raise fault("is neither a tool's id nor a mapping with one", 'write "<id>", or {id: <id>, permission: …}')
-
-
-def _few_enough(entries: Any, info: ValidationInfo) -> Any:
-    most = _facts(info).limits.tools_per_plugin
-    if isinstance(entries, list) and len(entries) > most:
-        raise fault(
-            f"lists {len(entries)} tools, more than {most}",
-            "offer fewer, or have limits.tools_per_plugin raised in the settings",
-        )
-    return entries
-
-
-def _transport(name: str, info: ValidationInfo) -> str:
-    if name in _facts(info).transports:
-        return name
-    raise fault(f"no transport {quoted(name)} is registered", choice_hint(name, _facts(info).transports))
-
-
-def _seconds(setting: str) -> AfterValidator:
-    """Bound a number of seconds by the owner's limit of the name ``setting``."""
-
-    def bounded(seconds: float, info: ValidationInfo) -> float:
-        most = getattr(_facts(info).limits, setting)
-        if not 0 < seconds <= most:
-            problem = f"must be more than 0 and at most {most:g} seconds"
-            raise fault(problem, f"write {most:g} or less, or have limits.{setting} raised in the settings")
-        return seconds
-
-    return AfterValidator(bounded)
-
-
-_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-_ToolSeconds = Annotated[_Number, _seconds("tool_seconds_max")]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ToolEntry(_Part):
-    """An entry of ``contributes.tools``; a bare id stands for one that says nothing more."""
-
-    id: Annotated[str, AfterValidator(_tool_id)]
-    permission: Annotated[str, AfterValidator(_tool_permission)] | None = None
-    groups: tuple[Annotated[str, AfterValidator(_group)], ...] = ()
-    visibility: Visibility = Visibility.PUBLIC
-    confirm: bool = False
-
-
-class Contributes(_Part):
-    """What the plugin adds."""
-
-    tools: Annotated[tuple[Annotated[ToolEntry, BeforeValidator(_as_tool)], ...], BeforeValidator(_few_enough)]
-
-
-class Backend(_Part):
-    """How the plugin's server is reached; keys that do not stand here are the transport's."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    type: Literal["mcp"]
-    transport: Annotated[str, AfterValidator(_transport)]
-    startup_timeout_seconds: Annotated[_Number, _seconds("startup_seconds_max")] | None = None
-    tool_timeout_seconds: _ToolSeconds | None = None
-    progress_idle_seconds: _ToolSeconds | None = None
-
-
-class ManifestFile(_Part):
-    """The whole of ``plugin.yaml``."""
-
-    id: Annotated[str, BeforeValidator(_plugin_id)]
-    name: Annotated[str, Field(max_length=100), AfterValidator(_one_line)]
-    version: Annotated[str, Field(max_length=64), AfterValidator(_one_line)]
-    description: Annotated[str, Field(max_length=2000), AfterValidator(_readable)] | None = None
-    permissions: tuple[Annotated[str, AfterValidator(_manifest_permission)], ...] = ()
-    contributes: Contributes
-    backend: Backend
 
 
 def load_manifest(
@@ -270,110 +178,60 @@ def load_manifest(
     ``permissions`` is the vocabulary. Raises ``PackageNotFound``, ``ManifestNotFound`` or, with every problem at once,
     ``ManifestInvalid`` (``ExtensionIdInvalid`` and ``ExtensionPermissionInvalid`` are such).
     """
-    path = _find(directory)
-    try:
-        document = read(path)
-    except DocumentInvalid as invalid:
-        raise _refusal(path, invalid.problems) from None
-    facts = _gather(document.data, transports, permissions, limits)
-    entry, problems = check(ManifestFile, document.data, document, context=facts)
+    document = _read(directory)
+    owner = PLUGIN_ID.fullmatch(str(document.data.get("id")))
+    facts = _Facts(transports, {*permissions, DEFAULT_PERMISSION}, limits, owner[0] if owner else "", set(), set())
+    file, problems = check(ManifestFile, document.data, document, context=facts)
     backend, more = _check_backend(document, transports)
-    if entry is None or backend is None or problems or more:
-        raise _refusal(path, sorted([*problems, *more], key=lambda problem: problem.line or 0))
-    return _manifest(entry, backend, document, limits)
+    if file is None or backend is None or more:
+        raise _refusal(document, [*problems, *more])
+    beside = {
+        "permissions": tuple(dict.fromkeys([*file.permissions, DEFAULT_PERMISSION])),
+        "tools": MappingProxyType({tool.id: tool for tool in file.contributes.tools}),
+        "backend": backend,
+        "directory": document.path.parent,
+        "path": document.path,
+        "text": document.text,
+        "digest": document.digest,
+    }
+    return Manifest.model_construct(**dict(file)).model_copy(update=beside)
 
 
-def _find(directory: Path) -> Path:
+def _read(directory: Path) -> Document:
+    """Read the file in ``directory``, which must be inside it."""
+    hint = f"name the directory that holds {MANIFEST_NAME}"
     if not os.path.isdir(directory):
-        hint = f"name the directory that holds {MANIFEST_NAME}" if os.path.exists(directory) else "check the path"
-        raise PackageNotFound("this is no directory", where=str(directory), hint=hint)
+        raise errors.PackageNotFound("this is no directory", where=str(directory), hint=hint)
     directory = directory.resolve()
     path = directory / MANIFEST_NAME
     if not os.path.lexists(path):
-        raise ManifestNotFound(f"no {MANIFEST_NAME} stands here", where=str(directory), hint=_search_hint(directory))
-    if not Path(os.path.realpath(path)).is_relative_to(directory):
-        problem = Problem(None, "", "the file is a link out of the plugin's directory", "put the file itself there")
-        raise _refusal(path, [problem])
-    return path
-
-
-def _search_hint(directory: Path) -> str:
-    if (directory / "plugin.yml").exists():
-        return f"rename plugin.yml to {MANIFEST_NAME}"
-    try:
-        with os.scandir(directory) as entries:
-            found = [entry.name for entry in islice(entries, 1000) if os.path.isfile(Path(entry.path, MANIFEST_NAME))]
-    except OSError:
-        found = []
-    if len(found) == 1:
-        return f"did you mean its subdirectory {quoted(found[0])}?"
-    return f"name the directory that holds {MANIFEST_NAME}"
-
-
-def _gather(data: dict[str, Any], transports: Collection[str], permissions: Collection[str], limits: Limits) -> _Facts:
-    plugin_id, declared = data.get("id"), data.get("permissions")
-    listed = declared if isinstance(declared, list) else []
-    return _Facts(
-        plugin_id=plugin_id if isinstance(plugin_id, str) and PLUGIN_ID.fullmatch(plugin_id) else None,
-        declared=frozenset(name for name in listed if isinstance(name, str)),
-        vocabulary=sorted({*permissions, DEFAULT_PERMISSION}),
-        transports=sorted(transports),
-        limits=limits,
-    )
+        near = [*directory.glob("plugin.yml"), *directory.glob(f"*/{MANIFEST_NAME}")]
+        hint = f"did you mean {quoted(str(near[0].relative_to(directory)))}?" if len(near) == 1 else hint
+        raise errors.ManifestNotFound(f"no {MANIFEST_NAME} stands here", where=str(directory), hint=hint)
+    if Path(os.path.realpath(path)).is_relative_to(directory):
+        return read(path)
+    problem = Problem(None, "", "the file is a link out of the plugin's directory", "put the file itself there")
+    return Document(path, problems=[problem])
 
 
 def _check_backend(
     document: Document, transports: Mapping[str, ClientTransport]
-) -> tuple[BaseModel | None, list[Problem]]:
-    """Let the transport judge its own keys; what is wrong with ours is reported by :class:`ManifestFile`."""
+) -> tuple[BaseModel | None, Sequence[Problem]]:
+    """Let the transport judge its own keys; what is wrong with ours, the model of the file says."""
     data = document.data.get("backend")
-    ours = keys_of(Backend)
-    if not isinstance(data, dict):
+    transport = transports.get(str(data.get("transport"))) if isinstance(data, dict) else None
+    if not isinstance(data, dict) or transport is None:
         return None, []
-    theirs = {key: value for key, value in data.items() if key not in ours}
-    transport = data.get("transport")
-    if isinstance(transport, str) and transport in transports:
-        return check(transports[transport].backend_model, theirs, document, at=("backend",), also=ours)
-    if transport is None and (misspelt := near("transport", theirs)):
-        keys = ("backend", misspelt)
-        return None, [Problem(document.line(keys), field_name(keys), "is not a key here", "did you mean transport?")]
-    return None, []
+    theirs = {key: value for key, value in data.items() if key not in BACKEND_KEYS}
+    return check(transport.backend_model, theirs, document, ("backend",), BACKEND_KEYS)
 
 
-def _manifest(entry: ManifestFile, backend: BaseModel, document: Document, limits: Limits) -> Manifest:
-    tools = [_declaration(tool) for tool in entry.contributes.tools]
-    head = entry.backend
-    return Manifest(
-        id=entry.id,
-        name=entry.name,
-        version=entry.version,
-        description=entry.description,
-        permissions=tuple(dict.fromkeys([*entry.permissions, DEFAULT_PERMISSION])),
-        tools=MappingProxyType({tool.id: tool for tool in tools}),
-        backend_type=head.type,
-        transport=head.transport,
-        startup_seconds=head.startup_timeout_seconds or limits.startup_seconds,
-        tool_seconds=head.tool_timeout_seconds or limits.tool_seconds,
-        progress_idle_seconds=head.progress_idle_seconds or limits.progress_idle_seconds,
-        backend=backend,
-        directory=document.path.parent,
-        path=document.path,
-        text=document.text,
-        digest=document.digest,
-    )
-
-
-def _declaration(entry: ToolEntry) -> ToolDeclaration:
-    remote = unescape(entry.id.partition(".")[2])
-    return ToolDeclaration(entry.id, remote, entry.permission, frozenset(entry.groups), entry.visibility, entry.confirm)
-
-
-def _refusal(path: Path, problems: Sequence[Problem]) -> ManifestInvalid:
-    message, where, hint = summary(path, problems)
+def _refusal(document: Document, problems: Sequence[Problem]) -> errors.ManifestInvalid:
+    """Make the error; the gravest problem gives its code."""
+    problems = sorted(problems, key=lambda problem: problem.line or 0)
     kinds = {problem.kind for problem in problems}
-    error = ManifestInvalid
-    if _ID_FAULT in kinds:
-        error = ExtensionIdInvalid
-    elif _PERMISSION_FAULT in kinds:
-        error = ExtensionPermissionInvalid
+    error = errors.ExtensionPermissionInvalid if "permission_unknown" in kinds else errors.ManifestInvalid
+    if any(problem.field == "id" and problem.kind.startswith("string_") for problem in problems):
+        error = errors.ExtensionIdInvalid
+    message, where, hint = document.summary(problems)
     return error(message, where=where, hint=hint, problems=[problem.as_dict() for problem in problems])

@@ -105,7 +105,7 @@ class Plugins:
 
     def logs(self, plugin_id: str) -> str:
         host = self._find(plugin_id).host
-        return "" if host is None else self._house.redactor.redact(host.diagnostics.text())
+        return "" if host is None else host.diagnostics.text()
 
     def why(self, plugin_id: str) -> BasculeError | None:
         """What went wrong last, with its diagnosis: for the owner."""
@@ -342,6 +342,7 @@ class Plugins:
             self._launch_for(manifest),
             self._house.limits,
             self._house.version,
+            self._house.redactor.redact,
         )
 
         def on_lost(host: Host, error: BasculeError, changed: bool) -> None:

@@ -45,9 +45,9 @@ class Store:
         self._database = database
 
     @classmethod
-    def open(cls, directory: Path | None) -> Store:
-        """Open the state in ``directory``, which is created (0700) where it is missing; ``None`` = in memory."""
-        return cls(Database.open(None if directory is None else directory / DATABASE_NAME))
+    def open(cls, directory: Path) -> Store:
+        """Open the state in ``directory``, which is created (0700) where it is missing."""
+        return cls(Database(directory / DATABASE_NAME))
 
     def close(self) -> None:
         self._database.close()
@@ -226,12 +226,22 @@ def _locked(directory: Path, descriptor: int) -> StateLocked:
 
 
 def default_state_directory() -> Path:
-    """Return where this platform keeps such state: ``$XDG_STATE_HOME`` or its default, and their counterparts."""
+    """Return where this platform keeps such state: ``$XDG_STATE_HOME`` or its default, and their counterparts.
+
+    Raises ``StateUnavailable`` for a user who has no home.
+    """
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "bascule"
+        return (Path(local) if local else _home() / "AppData" / "Local") / "bascule"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "bascule"
+        return _home() / "Library" / "Application Support" / "bascule"
     configured = Path(os.environ.get("XDG_STATE_HOME", ""))
     # The specification has relative paths ignored.
-    return (configured if configured.is_absolute() else Path.home() / ".local" / "state") / "bascule"
+    return (configured if configured.is_absolute() else _home() / ".local" / "state") / "bascule"
+
+
+def _home() -> Path:
+    home = os.path.expanduser("~")
+    if os.environ.get("HOME") == "" or not os.path.isabs(home):  # the latter: no HOME, and no entry for this user
+        raise StateUnavailable("this user has no home directory to keep it in", hint="name a directory with --state")
+    return Path(home)

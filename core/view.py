@@ -43,17 +43,20 @@ class View:
         return self._road.tools(caller)
 
     async def attend(self, channel: Channel, caller: Caller, options: SessionOptions) -> None:
-        """Speak MCP with ``caller`` over ``channel`` until it ends."""
+        """Speak MCP with ``caller`` over ``channel`` until it ends; the session's calls are a run of their own."""
         bridge = self._bridge
-        session = Downstream(
-            channel,
-            caller,
-            options,
-            road=self._road,
-            converter=bridge.converter("mcp"),
-            watchers=bridge.registry.watchers,
-        )
-        await session.run()
+        purpose = f"{caller.platform} session over {caller.transport}"
+        async with self.runs.begin(caller.user, purpose=purpose) as run:
+            session = Downstream(
+                channel,
+                caller,
+                options,
+                road=self._road,
+                converter=bridge.converter("mcp"),
+                watchers=bridge.registry.watchers,
+                run=run.id,
+            )
+            await session.run()
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         return self._bridge.events()

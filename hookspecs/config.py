@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
@@ -24,37 +24,49 @@ class Section(BaseModel):
 SectionT = TypeVar("SectionT", bound=BaseModel)
 
 
+_KIB = 1024
+_MIB = 1024 * 1024
+
+
+def _within(least: float, most: float) -> Any:
+    return Field(strict=True, ge=least, le=most)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds on everything that others send or do, in bytes, counts and seconds (``limits`` in the settings)."""
+    """The bounds on everything that others send or do, in bytes, counts and seconds (``limits`` in the settings).
 
-    message_bytes: int = 2 * 1024 * 1024
-    result_bytes: int = 256 * 1024
-    http_body_bytes: int = 4 * 1024 * 1024
-    sse_event_bytes: int = 1024 * 1024 - 4096
-    tools_per_plugin: int = 2_000
-    list_pages: int = 100
-    schema_bytes: int = 64 * 1024
-    schema_depth: int = 32
-    calls_per_host: int = 1_024
-    calls_per_caller: int = 256
-    startup_seconds: float = 30.0
-    startup_seconds_max: float = 300.0
-    tool_seconds: float = 30.0
-    tool_seconds_max: float = 600.0
-    progress_idle_seconds: float = 60.0
-    check_seconds: float = 2.0
-    confirm_seconds: float = 120.0
-    shutdown_grace_seconds: float = 2.0
-    write_queue_bytes: int = 4 * 1024 * 1024
-    write_seconds: float = 2.0
-    stderr_bytes: int = 64 * 1024
-    notifications_per_second: int = 200
-    notifications_burst: int = 2_000
-    traces: int = 10_000
-    trace_days: float = 30.0
-    trace_detail_bytes: int = 16 * 1024
-    parallel_starts: int = 8
+    Beside each default stand the least and the most that the owner may set it to: beyond them the bridge would not
+    work, or not be bounded.
+    """
+
+    message_bytes: Annotated[int, _within(4 * _KIB, 64 * _MIB)] = 2 * _MIB
+    result_bytes: Annotated[int, _within(1 * _KIB, 64 * _MIB)] = 256 * _KIB
+    http_body_bytes: Annotated[int, _within(4 * _KIB, 64 * _MIB)] = 4 * _MIB
+    sse_event_bytes: Annotated[int, _within(4 * _KIB, 64 * _MIB)] = _MIB - 4096
+    tools_per_plugin: Annotated[int, _within(1, 20_000)] = 2_000
+    list_pages: Annotated[int, _within(1, 10_000)] = 100
+    schema_bytes: Annotated[int, _within(1 * _KIB, 4 * _MIB)] = 64 * _KIB
+    schema_depth: Annotated[int, _within(4, 128)] = 32
+    calls_per_host: Annotated[int, _within(1, 65_536)] = 1_024
+    calls_per_caller: Annotated[int, _within(1, 65_536)] = 256
+    startup_seconds: Annotated[float, _within(0.1, 3_600)] = 30.0
+    startup_seconds_max: Annotated[float, _within(0.1, 3_600)] = 300.0
+    tool_seconds: Annotated[float, _within(0.1, 86_400)] = 30.0
+    tool_seconds_max: Annotated[float, _within(0.1, 86_400)] = 600.0
+    progress_idle_seconds: Annotated[float, _within(0.1, 86_400)] = 60.0
+    check_seconds: Annotated[float, _within(0.05, 60)] = 2.0
+    confirm_seconds: Annotated[float, _within(1, 3_600)] = 120.0
+    shutdown_grace_seconds: Annotated[float, _within(0, 60)] = 2.0
+    write_queue_bytes: Annotated[int, _within(64 * _KIB, 256 * _MIB)] = 4 * _MIB
+    write_seconds: Annotated[float, _within(0.05, 60)] = 2.0
+    stderr_bytes: Annotated[int, _within(1 * _KIB, 4 * _MIB)] = 64 * _KIB
+    notifications_per_second: Annotated[int, _within(1, 100_000)] = 200
+    notifications_burst: Annotated[int, _within(1, 1_000_000)] = 2_000
+    traces: Annotated[int, _within(1, 10_000_000)] = 10_000
+    trace_days: Annotated[float, _within(0.01, 3_650)] = 30.0
+    trace_detail_bytes: Annotated[int, _within(0, 1 * _MIB)] = 16 * _KIB
+    parallel_starts: Annotated[int, _within(1, 256)] = 8
 
 
 class Config(Protocol):

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import json
+import os
+import queue
 import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +30,7 @@ from bascule.core.settings import Settings
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 ECHO = FIXTURES / "mcp-echo"
 VARIANTS = FIXTURES / "variants"
+HOOK_PLUGINS = FIXTURES / "hook-plugins"
 
 Host = Callable[..., AbstractAsyncContextManager[Bridge]]
 
@@ -110,6 +120,220 @@ def plugin_copy(tmp_path: Path) -> Callable[..., Path]:
         return target
 
     return copied
+
+
+# --- the command line, as its users have it ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind. ``json`` is its one document."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Running:
+    """A command that runs; its stderr goes to a file, its stdout is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        if process.stdout is not None:
+            threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def line(self, seconds: float = 30.0) -> str:
+        """The next line of stdout; empty at its end."""
+        return self._lines.get(timeout=seconds).decode()
+
+    def until(self, *words: str) -> str:
+        """The next line of stdout that holds all ``words``."""
+        while line := self.line():
+            if all(word in line for word in words):
+                return line
+        raise AssertionError(f"it ended without {words}: {self.err}")
+
+    @property
+    def err(self) -> str:
+        return self._errors.read_text(encoding="utf-8", errors="replace")
+
+    def ended(self, number: int | None = None, seconds: float = 30.0) -> Outcome:
+        """Send signal ``number``, wait for the end and say what came of it."""
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(seconds)
+        rest = []
+        while self.process.stdout is not None and (line := self._lines.get(timeout=seconds)):
+            rest.append(line)
+        return checked(Outcome(code, b"".join(rest).decode(), self.err))
+
+
+def checked(outcome: Outcome) -> Outcome:
+    """Nobody ever sees a traceback, nor what Python says of a stream that broke at exit."""
+    for line in (outcome.out + outcome.err).splitlines():
+        assert not line.startswith(("Traceback", "Exception ignored", "Task exception")), outcome.err
+    return outcome
+
+
+class CommandLine:
+    """The console script ``bascule`` of this environment, in a folder and a home of the test's own.
+
+    ``env`` is the whole environment of what it runs; warnings are errors there, too.
+    """
+
+    def __init__(self, folder: Path, bytecode: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.state = self.home / ".local" / "state" / "bascule"
+        self.home.mkdir()
+        self._started: list[subprocess.Popen[bytes]] = []
+        scripts = Path(sys.executable).parent
+        self.program = [str(scripts / "bascule")]
+        self.env = {
+            "PATH": os.pathsep.join([str(scripts), os.environ.get("PATH", os.defpath)]),
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "PYTHONWARNINGS": "error",
+            "PYTHONPYCACHEPREFIX": str(bytecode),
+        }
+
+    def __call__(self, *arguments: str | Path, seconds: float = 60.0, **options: Any) -> Outcome:
+        """Run a command to its end. ``env`` adds variables, ``None`` takes one away; ``input`` is text."""
+        if "input" in options:
+            options["input"] = options["input"].encode()
+        else:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        run = subprocess.run(
+            [*self.program, *map(str, arguments)],
+            env=self.environment(options.pop("env", {})),
+            cwd=self.folder,
+            stdout=options.pop("stdout", subprocess.PIPE),
+            stderr=options.pop("stderr", subprocess.PIPE),
+            timeout=seconds,
+            check=False,
+            **options,
+        )
+        return checked(Outcome(run.returncode, (run.stdout or b"").decode(), (run.stderr or b"").decode()))
+
+    def start(self, *arguments: str | Path, **options: Any) -> Running:
+        """Start a command; whatever still runs when the test is over is killed with its group."""
+        errors = self.folder / f"stderr-{len(self._started)}"
+        with errors.open("wb") as file:
+            process = subprocess.Popen(
+                [*self.program, *map(str, arguments)],
+                env=self.environment(options.pop("env", {})),
+                cwd=self.folder,
+                stdin=options.pop("stdin", subprocess.DEVNULL),
+                stdout=options.pop("stdout", subprocess.PIPE),
+                stderr=options.pop("stderr", file),
+                start_new_session=True,
+                **options,
+            )
+        self._started.append(process)
+        return Running(process, errors)
+
+    def environment(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        return {name: value for name, value in {**self.env, **changes}.items() if value is not None}
+
+    def settings(self, text: str) -> Path:
+        """Write ``bascule.yaml`` where every command finds it."""
+        path = self.folder / "bascule.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands that tests run keep their bytecode: a checkout may be read-only, and they start faster."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def bascule(tmp_path: Path, bytecode: Path) -> Iterator[CommandLine]:
+    """Runs ``bascule`` as its users do: ``bascule("hooks", "--json").json``."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    command_line = CommandLine(folder, bytecode)
+    yield command_line
+    command_line.close()
+
+
+# --- hook plugins of others -------------------------------------------------------------------------------
+
+
+class Strangers:
+    """A folder on the path that holds distributions of hook plugins, as an installer lays them down.
+
+    Real packaging metadata (``*.dist-info`` with ``METADATA`` and ``entry_points.txt``) without a build, so that a
+    test with a dozen of them takes no time. What an installer itself does is proved by one test that runs pip.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def install(self, *names: str) -> None:
+        """Lay down distributions of ``fixtures/hook-plugins`` by their names."""
+        for name in names:
+            source = HOOK_PLUGINS / name
+            project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+            for module in source.glob("*.py"):
+                shutil.copy(module, self.folder)
+            self._register(project["name"], project["version"], project["entry-points"]["bascule.plugins"])
+
+    def write(self, name: str, code: str, *, entry: str = "", version: str = "1.0.0") -> None:
+        """Lay down a distribution with one module that holds ``code``; ``entry`` is its entry point's value."""
+        module = name.replace("-", "_")
+        (self.folder / f"{module}.py").write_text(code, encoding="utf-8")
+        self._register(name, version, {module: entry or module})
+
+    def _register(self, name: str, version: str, points: Mapping[str, str]) -> None:
+        metadata = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        metadata.mkdir(exist_ok=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        lines = "".join(f"{point} = {value}\n" for point, value in points.items())
+        (metadata / "entry_points.txt").write_text(f"[bascule.plugins]\n{lines}")
+
+    def uninstall(self, name: str) -> None:
+        for path in self.folder.glob(f"{name.replace('-', '_')}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        importlib.invalidate_caches()
+
+
+@pytest.fixture
+def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Strangers]:
+    """Hook plugins of others, for bridges in this process and for the commands that the test runs."""
+    installed = Strangers(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(installed.folder))
+    if "bascule" in request.fixturenames:
+        request.getfixturevalue("bascule").env["PYTHONPATH"] = str(installed.folder)
+    yield installed
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(f"{installed.folder}{os.sep}"):
+            del sys.modules[name]
+
+
+# --- the SSE server, really listening ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ LONG_FILES = {
     "core/plugins.py": "one class holds every step of a plugin's life, so that each takes the same lock",
 }
 MOST_LINES = 400
-MOST_CODE_IN_CORE = 3_500  # lines of code without cli/, blanks, comments and docstrings
+MOST_CODE_IN_CORE = 6_200  # planned were 3,500; docs/decisions/0015-the-size-of-the-core.md says what became of that
 
 # Modules that take long to import and that the first screen does not need.
 HEAVY = (
@@ -171,7 +171,7 @@ def test_the_contract_needs_pluggy_and_pydantic_and_nothing_else() -> None:
     ("edge", "doors"),
     [
         ("core.upstream", ("core.hosting",)),
-        ("core.downstream", ("core.gateway", "core.view")),
+        ("core.downstream", ("core.view",)),
         ("core.codecs", ("core.upstream", "core.downstream")),
         ("core.cli", ()),
     ],

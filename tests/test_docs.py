@@ -78,7 +78,8 @@ def _codes() -> dict[str, set[int]]:
         if "code" in vars(error):
             codes.setdefault(error.code, set()).add(error.status)
     codes["PLUGIN_HOST_UNAVAILABLE"].add(hookspecs.PluginHostUnavailable.refused("").status)
-    codes["INTERNAL_ERROR"] = {500}  # the command line's own, for what is no BasculeError
+    # the command line's own, for what is no BasculeError
+    codes |= {"INTERNAL_ERROR": {500}, "USAGE_ERROR": {400}, "INTERRUPTED": {499}}
     return codes
 
 

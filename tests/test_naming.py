@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bascule.core.lookalikes import lookalikes
 from bascule.core.naming import PLUGIN_ID, alias, check_remote_name, escape, tool_id, unescape
 from bascule.hookspecs import McpToolInvalid
 
+LOOK_LIKE_ASCII = "аеорсухіјѕһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧοɡıԌՍօᎪᏟꓐⲟ–’′⁄−０०۱"
 ANY_TEXT = st.text(st.characters(), max_size=140)  # surrogates and control characters, too
 PLUGIN_IDS = st.from_regex(PLUGIN_ID, fullmatch=True)
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
@@ -202,7 +202,7 @@ def test_ascii_names_without_blanks_at_the_ends_all_pass(name: str) -> None:
 
 
 @pytest.mark.req("N5.1")
-@given(st.text(st.sampled_from(sorted(lookalikes())), min_size=1, max_size=20))
+@given(st.text(st.sampled_from(LOOK_LIKE_ASCII), min_size=1, max_size=20))
 def test_nothing_made_of_look_alikes_passes(name: str) -> None:
     with pytest.raises(McpToolInvalid):
         check_remote_name(name)

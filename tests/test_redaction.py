@@ -33,7 +33,7 @@ def redact(value: object, *secrets: str) -> object:
 @pytest.mark.parametrize(
     "names",
     [
-        "password PASSWORD db_password dbPassword DB-PASSWORD pAsSwOrD passwd pwd MYSQL_PWD passphrase pass",
+        "password PASSWORD db_password dbPassword DB-PASSWORD pAsSwOrD passwd pwd MYSQL_PWD passphrase pass SMTP_PASS",
         "secret clientSecret client_secret SECRET_KEY credential credentials awsCredentials cookie Set-Cookie",
         "token TOKEN accessToken access_token ACCESS_TOKEN refresh-token x-auth-token authtoken",
         "api_key apiKey apikey API-KEY x-api-key OPENAI_API_KEY private_key privateKey PRIVATE-KEY sshKey",
@@ -48,7 +48,7 @@ def test_the_value_under_a_telling_name_is_taken(names):
 @pytest.mark.parametrize(
     "names",
     [
-        "tokens_used max_tokens maxTokens token_count total_tokens promptTokens next_page_token progressToken",
+        "tokens_used token_count next_page_token nextPageToken progressToken tokenType",
         "tokenizer secretary author key keyboard monkey compass encrypted PWD OLDPWD nextCursor path",
     ],
 )
@@ -58,7 +58,16 @@ def test_the_value_under_an_innocent_name_stays(names):
 
 
 def test_numbers_of_tokens_stay_and_numbers_that_are_passwords_go():
-    value = {"tokens": 512, "token": 7, "password": 1234, "secret": None, "has_password": True, "cookie": False}
+    value = {
+        "tokens": 512,
+        "max_tokens": 9,
+        "promptTokens": 1.5,
+        "token": 7,
+        "password": 1234,
+        "secret": None,
+        "has_password": True,
+        "cookie": False,
+    }
     assert redact(value) == {**value, "password": REDACTED}
 
 
@@ -92,6 +101,9 @@ def test_json_inside_a_string_is_looked_into(depth):
         ("Cookie: a=b; c=d\r\nHost: x", f"Cookie: {REDACTED}\r\nHost: x"),
         ("{'password': 'hunter 2', 'x': 1}", f"{{'password': '{REDACTED}', 'x': 1}}"),
         ("https://x/y?api_key=hunter2&z=1", f"https://x/y?api_key={REDACTED}&z=1"),
+        ("password\t = hunter2 x", f"password\t = {REDACTED} x"),
+        ("AUTHORIZATION=Basic YW5uOmh1bnRlcjI= x", f"AUTHORIZATION={REDACTED} x"),
+        ('got {"token": {"a": "hunter2",\n  "b": "hunter2"\n}\nstays', f'got {{"token": {REDACTED}\nstays'),
         ("Enter password: ", "Enter password: "),
         ("max_tokens=100 tokens: 7", "max_tokens=100 tokens: 7"),
     ],
@@ -180,10 +192,8 @@ def test_short_values_are_not_looked_for_and_others_may_be_added_later():
     redactor = Redactor(["abc"])
     text = dumps({"note": f"abc {KNOWN}"})
     assert redactor.redact(text) == text
-    before = redactor.version
     redactor.add(KNOWN)
     assert redactor.redact(text) == dumps({"note": f"abc {REDACTED}"})
-    assert redactor.version > before
 
 
 def test_one_of_a_hundred_values_is_found_wherever_it_stands():
@@ -194,9 +204,23 @@ def test_one_of_a_hundred_values_is_found_wherever_it_stands():
         assert redactor.redact(text) == dumps({"note": "x" * offset + REDACTED + "y"})
 
 
-def test_a_value_that_is_a_bare_number_costs_the_whole_text_but_not_its_form():
-    assert redact({"pin": 123456}, "123456") == REDACTED
+def test_a_value_that_is_a_number_is_taken_and_json_stays_json():
+    assert redact({"pin": 123456}, "123456") == {"pin": REDACTED}
     assert redact({"pin": "123456"}, "123456") == {"pin": REDACTED}
+
+
+def test_of_members_with_the_same_key_none_stays_unseen():
+    assert redact({"text": f'{{"a":"{KNOWN}","password":"hunter2","a":1,"password":null}}'}, KNOWN) == {
+        "text": '{"a":1,"password":null}'
+    }
+
+
+def test_a_value_that_is_json_itself_goes_whole():
+    account = dumps({"type": "service", "id": "0123456789"})
+    assert redact({"text": f"it is {account}", "all": account}, account) == {
+        "text": f"it is {REDACTED}",
+        "all": REDACTED,
+    }
 
 
 # --- what holds for all -----------------------------------------------------------------------------------------
@@ -237,15 +261,23 @@ HOSTILE = [
     *("eyJ", "eyJaaaaaaaa.", "sk-", "AKIA", "xoxb-", "ghp_", "bearer ", "://", "://a:", "@", "k", "é"),
     *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", '"', "\\", '\\"', "key\\\\", "\\u0041", '"a" '),
     *('"token":', '"token":"\\', '"token":[', "[{", "token", "token=", "=", ":", "=' ", "a'"),
-    *("password", "passwordpassword: ", "cookie: "),
+    *("password", "passwordpassword: ", "cookie: ", 'token=\\"1', "token={\n ", "secret\\", "api_key "),
 ]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("prefix", ["", '"token":"', '"token":[', '{"key', "Cookie: "])
 def test_hostile_texts_take_time_in_proportion_to_their_length(piece, prefix):
-    # Three times more than any of them takes; what was quadratic in a quarter of this took longer.
     text = prefix + piece * (256 * 1024 // len(piece))
+    assert_quick(text)
+
+
+def test_quotes_of_many_depths_take_time_in_proportion_too():
+    assert_quick("".join("token=" + "\\" * depth + '"1' for depth in range(700)))
+
+
+def assert_quick(text: str) -> None:
     began = time.process_time()
     Redactor([KNOWN, "aaaaaaaab", "\\\\\\\\\\\\x"]).redact(text)
+    # Three times more than any of them takes; what was quadratic in a quarter of this took longer.
     assert time.process_time() - began < 1.5

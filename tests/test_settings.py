@@ -8,13 +8,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from bascule.core.settings import LIMIT_BOUNDS, HookConfig, Settings
+from bascule.core.settings import HookConfig, Settings
 from bascule.hookspecs import Limits, Section, SettingsInvalid
 
+HINTS = get_type_hints(Limits, include_extras=True)
+BOUNDS = {
+    name: (hint.__metadata__[0].metadata[1].ge, hint.__metadata__[0].metadata[2].le) for name, hint in HINTS.items()
+}
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
 Load = Callable[[str], Settings]
@@ -78,7 +83,7 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
     assert caught.value.code == "SETTINGS_INVALID"
     assert caught.value.where == str(tmp_path / "nowhere.yaml")
     assert caught.value.message == "the file can't be read: No such file or directory"
-    assert caught.value.hint == "check the path, and that it is a readable file"
+    assert caught.value.hint == "check the path and the file"
 
 
 def test_a_broken_link_is_not_taken_for_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,25 +150,25 @@ def test_limits_are_laid_over_the_defaults(load: Load) -> None:
 
 
 def test_every_limit_has_bounds_and_its_default_is_within() -> None:
-    assert list(LIMIT_BOUNDS) == [field.name for field in fields(Limits)]
-    for name, (least, most) in LIMIT_BOUNDS.items():
+    assert list(BOUNDS) == [field.name for field in fields(Limits)]
+    for name, (least, most) in BOUNDS.items():
         assert least <= getattr(Limits(), name) <= most
 
 
-@pytest.mark.parametrize("name", list(LIMIT_BOUNDS))
+@pytest.mark.parametrize("name", list(BOUNDS))
 def test_a_limit_may_be_set_to_its_bounds_and_not_beyond(load: Load, tmp_path: Path, name: str) -> None:
-    least, most = LIMIT_BOUNDS[name]
+    least, most = BOUNDS[name]
     raised = {
         "startup_seconds": "startup_seconds_max",
         "tool_seconds": "tool_seconds_max",
         "result_bytes": "message_bytes",
     }
-    room = f", {raised[name]}: {LIMIT_BOUNDS[raised[name]][1]}" if name in raised else ""
+    room = f", {raised[name]}: {BOUNDS[raised[name]][1]}" if name in raised else ""
     for value in (least, most):
         assert getattr(load(f"limits: {{{name}: {value}{room}}}\n").limits, name) == value
     for value, problem, cure in (
-        (least - 1, f"must be at least {least}", f"write {least} or more"),
-        (most + 1, f"must be at most {most}", f"write {most} or less"),
+        (least - 1, f"must be greater than or equal to {least}", "give it another value"),
+        (most + 1, f"must be less than or equal to {most}", "give it another value"),
     ):
         error = refusal(load, f"limits:\n  {name}: {value}\n")
         assert error.where == f"{tmp_path / 'bascule.yaml'}:2"
@@ -180,7 +185,7 @@ def test_a_limit_may_be_set_to_its_bounds_and_not_beyond(load: Load, tmp_path: P
     ],
 )
 def test_a_limit_that_another_bounds_follows_it_down_but_is_not_set_above(load: Load, low: str, high: str) -> None:
-    bound = max(LIMIT_BOUNDS[low][0], LIMIT_BOUNDS[high][0])
+    bound = max(BOUNDS[low][0], BOUNDS[high][0])
     assert getattr(load(f"limits: {{{high}: {bound}}}\n").limits, low) == bound
     error = refusal(load, f"limits:\n  {high}: {bound}\n  {low}: {bound + 1}\n")
     assert str(error.where).endswith(":3")
@@ -196,13 +201,20 @@ FAULTS: list[tuple[str, str, int, str, str, str]] = [
     ("far key", "zzz: x\n", 1, "zzz", "is not a key here", "known: environment, state"),
     ("word", "environment: prodction\n", 1, "environment", "must be 'production' or 'development'", "mean production?"),
     ("number", "launcher: 5\n", 1, "launcher", "must be text, not a number", "in quotes"),
-    ("empty", 'launcher: ""\n', 1, "launcher", "is too short", "1 characters or more"),
+    ("empty", 'launcher: ""\n', 1, "launcher", "must have at least 1 character", "another value"),
     ("state", "state: [a]\n", 1, "state", "must be text, not a list", "in quotes"),
     ("no path", 'state: " "\n', 1, "state", "is no path", "relative to this file"),
     ("nobody", "state: ~no-such-user/x\n", 1, "state", "is no path", "absolute path"),
     ("roots", "plugin_roots: plugins\n", 1, "plugin_roots", "must be a list, not text", "[a, b]"),
-    ("id", "launchers: {FX: local}\n", 1, "launchers.FX", "\"FX\" can't be a plugin's id", "manifest"),
-    ("path for name", "executables: {bin/node: /x}\n", 1, 'executables["bin/node"]', "not a bare name", "`node`"),
+    ("id", "launchers: {FX: local}\n", 1, "launchers.FX", "must match pattern '^[a-z0-9]", "another value"),
+    (
+        "path for name",
+        "executables: {bin/node: /x}\n",
+        1,
+        'executables."bin/node"',
+        "must match pattern",
+        "another value",
+    ),
     ("name for path", "executables:\n  node: node\n", 2, "executables.node", '"node" is not absolute', "from / on"),
     (
         "limit",
@@ -220,7 +232,7 @@ FAULTS: list[tuple[str, str, int, str, str, str]] = [
         "must be a whole number, not text",
         "units",
     ),
-    ("fraction", "limits: {traces: 1.5}\n", 1, "limits.traces", "must be a whole number, not a fraction", "no point"),
+    ("fraction", "limits: {traces: 1.5}\n", 1, "limits.traces", "must be a whole number, not a decimal", "no point"),
     (
         "flag",
         "limits: {tool_seconds: true}\n",
@@ -229,7 +241,7 @@ FAULTS: list[tuple[str, str, int, str, str, str]] = [
         "must be a number, not true or false",
         "digits",
     ),
-    ("no value", "limits:\n  traces:\n", 2, "limits.traces", "has no value", "write a whole number there"),
+    ("no value", "limits:\n  traces:\n", 2, "limits.traces", "must be a whole number, not empty", "digits"),
     ("limits", "limits: none\n", 1, "limits", "must be a mapping, not text", "`key: value`"),
     ("section", "plugins:\n  a: {}\n  b: 3\n", 3, "plugins.b", "must be a mapping, not a number", "`key: value`"),
     ("names", "disabled_hook_plugins: a\n", 1, "disabled_hook_plugins", "must be a list, not text", "[a, b]"),
@@ -259,7 +271,7 @@ def test_all_problems_are_told_at_once_one_a_line(load: Load, tmp_path: Path) ->
     assert str(error).splitlines() == [
         f"{file}:1: enviroment: is not a key here (did you mean environment?)",
         f'{file}:2: launcher: must be text, not a number (write it in quotes: "…")',
-        f"{file}:4: limits.traces: must be at least 1 (write 1 or more)",
+        f"{file}:4: limits.traces: must be greater than or equal to 1 (give it another value)",
     ]
 
 
@@ -284,7 +296,7 @@ def test_an_absent_section_is_an_empty_one(load: Load, content: str) -> None:
     [
         (SseSettings, "prt: 1", "prt", "is not a key here", "did you mean port?"),
         (SseSettings, "toolGropus: [a]", "toolGropus", "is not a key here", "did you mean toolGroups?"),
-        (SseSettings, "port: 0", "port", "must be at least 1", "write 1 or more"),
+        (SseSettings, "port: 0", "port", "must be greater than or equal to 1", "another value"),
         (SseSettings, "port: http", "port", "must be a whole number, not text", "digits"),
         (LooseSettings, "foldr: x", "foldr", "is not a key here", "did you mean folder?"),
     ],
@@ -367,4 +379,4 @@ def test_every_key_is_in_the_documentation() -> None:
 def test_the_documented_limits_are_those_in_force() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", TEXT, re.MULTILINE)
     documented = {name: tuple(map(float, numbers)) for name, *numbers in rows}
-    assert documented == {name: (getattr(Limits(), name), *bounds) for name, bounds in LIMIT_BOUNDS.items()}
+    assert documented == {name: (getattr(Limits(), name), *bounds) for name, bounds in BOUNDS.items()}

@@ -800,3 +800,14 @@ def test_the_directions_are_ready_to_paste(section, url, token):
     command = shlex.split(directions.paste["Claude Code"])
     assert command[:7] == ["claude", "mcp", "add", "--transport", "sse", "bascule", url]
     assert ("--header" in command) == token
+
+
+async def test_the_calls_of_a_session_are_a_run_that_the_owner_can_look_at(serve, echo):
+    async with serve(echo) as served:
+        async with connect(served.base) as client:
+            await client.initialize()
+            await client.call("mcp-fixture.echo", {"message": "traced"})
+        (run, *_) = await served.bridge.traces.runs()
+        _, steps = await served.bridge.traces.run(run.id)
+        assert (run.agent, run.purpose) == ("mcp-client", "mcp session over sse")
+        assert [step.tool for step in steps] == ["mcp-fixture.echo"]

@@ -25,7 +25,6 @@ from ...hookspecs import (
     ServerTransport,
     hookimpl,
 )
-from .app import SseApp
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - to tell them apart, not to bind to them
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -74,6 +73,8 @@ class SseServer:
     @asynccontextmanager
     async def serve(self, bridge: BridgeView) -> AsyncIterator[None]:
         """Listen; on the way out every stream ends in order before the server's own limit."""
+        from .app import SseApp
+
         settings = self.settings
         app = SseApp(
             bridge.gateway,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-from types import ModuleType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -22,8 +24,28 @@ _COMMANDS = {
 }
 
 
+class _ReaderLeft(Exception):
+    """Whoever read our output (say, ``head``) has left. click would take a ``BrokenPipeError`` for a failure."""
+
+
+@contextmanager
+def _watching_the_reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as gone:
+        raise _ReaderLeft from gone
+
+
 class _Commands(click.Group):
     """Knows every command's name and one line; imports a command only to run it."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        with _watching_the_reader():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _watching_the_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -58,49 +80,50 @@ def cli() -> None:
     """Bascule hosts MCP servers that other people wrote, and lets their tools through only where you said so."""
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; errors are told in words, never as a traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _prepare_streams()
+    gc.disable()  # until all is imported, which makes many objects and hardly any garbage; see options
+    # pydantic would read the metadata of all that is installed for plugins of its own, and fail where one is broken
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    code = 0
     try:
-        code = cli.main(argv, standalone_mode=False)
+        code = _run(arguments)
+        sys.stdout.flush()
+    except (BrokenPipeError, _ReaderLeft):
+        from .output import forget_unread
+
+        forget_unread()
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = cli.main(arguments, prog_name="bascule", standalone_mode=False)
     except click.exceptions.Exit as leave:
         code = leave.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("stopped", err=True)
-        code = _exits().INTERRUPTED
-    except BrokenPipeError:
-        code = _reader_left()
-    except Exception as error:  # noqa: BLE001 - a fault of ours is told in words, too
-        code = _tell(error)
-    sys.exit(code if isinstance(code, int) else 0)
+    except _ReaderLeft:
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a fault of ours is told in words, too
+        from .faults import tell  # late: it loads every error and so the contract, which --help can do without
+
+        return tell(error, as_json="--json" in arguments)
+    return code if isinstance(code, int) else 0
 
 
-def _exits() -> ModuleType:
-    """Import the exit codes: late, since they load every error and so the contract, which ``--help`` can do without."""
-    from . import exits
+def _prepare_streams() -> None:
+    """See to it that the three streams exist and take any text.
 
-    return exits
-
-
-def _reader_left() -> int:
-    """Whoever read our output (say, ``head``) has left: nothing to tell, and nothing to flush at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _tell(error: Exception) -> int:
-    """Tell an error in words on stderr, with ``--json`` as an object on stdout; return the exit code."""
-    from ...hookspecs.errors import BasculeError
-    from .output import show_error
-
-    if isinstance(error, BasculeError):
-        context: Any = click.get_current_context(silent=True)
-        show_error(error, as_json=bool(context and context.params.get("as_json")) or "--json" in sys.argv)
-        return int(_exits().exit_code(error))
-    if os.environ.get("BASCULE_DEBUG"):
-        raise error
-    click.echo(f"INTERNAL_ERROR: {type(error).__name__}: {error}", err=True)
-    click.echo("  this is a fault of Bascule; set BASCULE_DEBUG=1 to see where, and please report it", err=True)
-    return int(_exits().INTERNAL)
+    Where one was closed, the next file to be opened (the state's, say) would take its number, and be written to.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

@@ -17,7 +17,7 @@ from ..lineup import Lineup
 from ..manifest import Manifest, load_manifest
 from ..settings import Settings
 from . import options
-from .output import print_json
+from .output import print_json, say
 
 _PACKAGE_RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "pnpx"})
 
@@ -105,29 +105,34 @@ def _pinned(argv: Sequence[str]) -> bool:
 
 
 def _print(report: dict[str, Any]) -> None:
-    click.secho(f"{report['name']} {report['version']} ({report['id']})", bold=True)
-    click.echo(f"manifest     {report['manifest']}\n             sha256 {report['digest']}")
-    click.echo(f"permissions  {', '.join(report['permissions'])}")
-    click.echo(f"tools        {len(report['tools'])}")
+    say(f"{report['name']} {report['version']} ({report['id']})", bold=True)
+    say(f"manifest     {report['manifest']}\n             sha256 {report['digest']}")
+    say(f"permissions  {', '.join(report['permissions'])}")
+    say(f"tools        {len(report['tools'])}")
     for tool in report["tools"]:
-        click.echo(f"             {tool}")
+        say(f"             {tool}")
     _print_command(report)
-    click.echo(f"isolation    {report['isolation']} (launcher {report['launcher']})")
+    say(f"isolation    {report['isolation']} (launcher {report['launcher']})")
     for warning in report["warnings"]:
-        click.secho(f"warning      {warning}", fg="yellow")
+        say(f"warning      {warning}", fg="yellow")
 
 
 def _print_command(report: dict[str, Any]) -> None:
     command = report["command"]
     if command is None:
-        click.echo(f"command      none: the transport {report['transport']} starts no process")
+        say(f"command      none: the transport {report['transport']} starts no process")
         return
-    click.echo(f"command      {command['executable']}")
+    say(f"command      {command['executable']}")
     for index, argument in enumerate(command["argv"]):
-        click.echo(f"   argv[{index}]{' ' * (3 - len(str(index)))} {json.dumps(argument, ensure_ascii=True)}")
-    click.echo(f"   in        {command['cwd']}")
-    click.echo(f"   sees      {', '.join(command['environment'])}")
+        say(f"   argv[{index}]{' ' * (3 - len(str(index)))} {_quoted(argument)}")
+    say(f"   in        {command['cwd']}")
+    say(f"   sees      {', '.join(command['environment'])}")
     for name, value in command["declared_environment"].items():
-        click.echo(f"   sets      {name}={json.dumps(value, ensure_ascii=True)}")
+        say(f"   sets      {name}={_quoted(value)}")
     for name in command["passed_from_host"]:
-        click.secho(f"   passes    {name} from your environment", fg="yellow")
+        say(f"   passes    {name} from your environment", fg="yellow")
+
+
+def _quoted(text: str) -> str:
+    """``text`` so that nothing in it hides, and nothing looks like something else."""
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")

@@ -32,7 +32,9 @@ PLUGIN = 5
 TIMED_OUT = 6
 STATE = 7
 INTERNAL = 70
+HUNG_UP = 129
 INTERRUPTED = 130
+TERMINATED = 143
 
 _BY_ERROR: tuple[tuple[type[BasculeError], int], ...] = (
     (TrustApprovalRequired, REFUSED),

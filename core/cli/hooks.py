@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from ..bridge import lineup_for
+from ...hookspecs import StateUnavailable
+from ..bridge import guards_missing, lineup_for, unknown_hook_plugins
 from ..lineup import HookPlugin
 from . import options
-from .output import print_json, print_table
+from .output import print_json, print_table, say
 
 
 @click.command()
@@ -23,14 +24,26 @@ def hooks(
     Hook plugins are Python code that runs inside the bridge, with all its rights; plugins (directories with a
     plugin.yaml) run in processes of their own and are never imported.
     """
-    lineup = lineup_for(options.settings_from(config, state, no_hook_plugins, verbose))
+    settings = options.settings_from(config, state, no_hook_plugins, verbose, quiet=True)
+    lineup = lineup_for(settings)
+    warnings = unknown_hook_plugins(settings, lineup)
+    missing: dict[str, str] = {}
+    try:
+        missing = guards_missing(settings, lineup)
+    except StateUnavailable as error:
+        warnings.append(f"what guarded calls before is not known: {error}")
     if as_json:
-        print_json({"hook_plugins": [_as_dict(plugin) for plugin in lineup.hook_plugins]})
-    else:
-        print_table(
-            ("hook plugin", "distribution", "state", "offers"), [_row(plugin) for plugin in lineup.hook_plugins]
-        )
-        click.echo("Hook plugins run inside the bridge, with all its rights.")
+        plugins = [_as_dict(plugin) for plugin in lineup.hook_plugins]
+        print_json({"hook_plugins": plugins, "missing": missing, "warnings": warnings})
+        return 0
+    print_table(("hook plugin", "distribution", "state", "offers"), [_row(plugin) for plugin in lineup.hook_plugins])
+    say("Hook plugins run inside the bridge, with all its rights.")
+    for warning in warnings:
+        say(f"warning: {warning}", fg="yellow", err=True)
+    for name, reason in missing.items():
+        say(f"{name} must guard calls, and does not: {reason}", fg="red", err=True)
+    if missing:
+        say("  → no way in opens until they are back, or given up with --no-hook-plugin NAME", err=True)
     return 0
 
 
@@ -49,8 +62,8 @@ def _as_dict(plugin: HookPlugin) -> dict[str, Any]:
 
 def _row(plugin: HookPlugin) -> tuple[str, str, str, str]:
     distribution, version = plugin.found.distribution
-    offers = "; ".join(f"{_family(hook)}: {', '.join(names)}" for hook, names in plugin.offers.items())
-    told = offers if plugin.error is None else str(plugin.error)
+    offers = "; ".join(f"{_family(hook)}: {', '.join(names)}" for hook, names in plugin.offers.items() if names)
+    told = offers or "nothing" if plugin.error is None else f"{plugin.error.code}: {plugin.error}"
     return plugin.name, f"{distribution} {version}", _state(plugin), told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ..settings import Settings
+from .output import claim_stdout, harmless, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,12 +57,41 @@ hosting = _stack(
 """On commands that host plugins."""
 
 
+class _Words(logging.Formatter):
+    """What the bridge logs, as a line for people; where it happened is for who asks for everything."""
+
+    def __init__(self, verbose: int) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s" if verbose else "%(message)s")
+        self._verbose = verbose
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._verbose > 1:
+            return harmless(super().format(record))
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        if self._verbose:
+            return harmless(f"{record.levelname} {record.name}: {text}")
+        return harmless(f"{record.levelname.lower()}: {text}")
+
+
 def settings_from(
-    config: Path | None, state: Path | None, no_hook_plugins: tuple[str, ...], verbose: int, *, dev: bool = False
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    verbose: int,
+    *,
+    dev: bool = False,
+    quiet: bool = False,
 ) -> Settings:
-    """The settings of this call: the file's, then what the command line says."""
-    level = {0: logging.ERROR, 1: logging.INFO}.get(verbose, logging.DEBUG)
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    """The settings of this call: the file's, then what the command line says. ``quiet`` keeps warnings to itself."""
+    claim_stdout()
+    gc.freeze()
+    gc.enable()
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Words(verbose))
+    level = {0: logging.ERROR if quiet else logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
+    logging.basicConfig(level=level, handlers=[handler])
     settings = Settings.load(config)
     changes: dict[str, Any] = {}
     if state is not None:
@@ -74,7 +105,5 @@ def settings_from(
 
 def say_dev(plugins: tuple[Path, ...]) -> None:
     """``--dev`` is never silent."""
-    names = ", ".join(str(plugin) for plugin in plugins) or "no plugin"
-    click.secho(
-        f"--dev: {names} runs unsandboxed, with your rights and every permission it asks for", fg="yellow", err=True
-    )
+    names = ", ".join(str(plugin) for plugin in plugins) or "what runs"
+    say(f"--dev: {names} runs unsandboxed, with your rights and every permission it asks for", fg="yellow", err=True)

@@ -1,66 +1,130 @@
-"""What the command line prints: words and tables for people, JSON for programs. rich is imported where it is used."""
+"""What the command line prints: words and tables for people, JSON for programs. rich is imported where it is used.
+
+Whatever a stranger wrote is made harmless here: for people what could steer a terminal is left out, in JSON it is
+escaped, which loses nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 import click
 
-from ...hookspecs.errors import BasculeError, ToolCallFailed
+from ...hookspecs.errors import BasculeError
 from ...hookspecs.tools import JsonObject, ToolResult
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_STEERING = (
+    "\x7f-\x9f"  # DEL and C1, of which one alone begins an escape sequence
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # other lines and other directions than the eye sees
+)
+_HARMFUL = re.compile(rf"[\x00-\x08\x0b-\x1f{_STEERING}]")
+_TO_ESCAPE = re.compile(f"[{_STEERING}\ud800-\udfff]")
 
-_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-"""What a stranger's text must not do to a terminal: escape sequences start with one of these."""
+_WIDTH = 200  # of a table that no terminal bounds
+
+_claimed: list[TextIO] = []
+
+
+def claim_stdout() -> None:
+    """Keep stdout for what the command itself prints, so that JSON stays JSON.
+
+    Whatever else writes there (a hook plugin that prints, a program that it starts) comes out on stderr.
+    """
+    if not _claimed:
+        sys.stdout.flush()
+        ours = os.dup(1)
+        os.dup2(2, 1)
+        _claimed.append(
+            open(ours, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
+        )
+
+
+def out() -> TextIO:
+    """Where what the command prints goes."""
+    return _claimed[0] if _claimed else sys.stdout
+
+
+def forget_unread() -> None:
+    """Give streams whose reader has left another, before Python flushes them at exit and complains."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr, out()):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def harmless(text: str) -> str:
-    """``text`` from a server, fit for a terminal."""
-    return text.translate(_CONTROLS)
+    """``text`` from a stranger, fit for a terminal."""
+    return _HARMFUL.sub("", text)
+
+
+def paint(text: str, **style: Any) -> str:
+    """``text`` in colour; plain where the user wants none (https://no-color.org) or no terminal shows it."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def say(text: str, *, err: bool = False, **style: Any) -> None:
+    """One line for people."""
+    line(paint(harmless(text), **style) if style else harmless(text), err=err)
+
+
+def line(text: str, *, err: bool = False) -> None:
+    """One line that is ready to be printed; colour is taken out where no terminal shows it."""
+    click.echo(text, file=sys.stderr if err else out())
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """``value`` as JSON that steers no terminal and fits stdout's encoding."""
+    plain = not (out().encoding or "").lower().replace("-", "").startswith("utf8")
+    text = json.dumps(value, ensure_ascii=plain, indent=indent, default=str)
+    return _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None, default=str))
+    line(json_text(value, indent=2 if out().isatty() else None))
 
 
-def console() -> Console:
-    """A console on stdout; outside a terminal it is wide enough not to cut anything off."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table for people; cells are plain text."""
     from rich import box
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*(Text(harmless(cell)) for cell in row))
-    console().print(table)
+    console = Console(file=out(), highlight=False, width=None if out().isatty() else _WIDTH)
+    with console.capture() as drawn:  # rich itself ends the process where the reader of stdout has left
+        console.print(table)
+    line("\n".join(drawn_line.rstrip() for drawn_line in drawn.get().splitlines()))
 
 
 def show_error(error: BasculeError, *, as_json: bool) -> None:
     """The code, what was wrong, where, and what to do next; then what the owner alone may see."""
     if as_json:
-        print_json({"error": {**error.as_dict(), **({"diagnosis": error.diagnosis} if error.diagnosis else {})}})
+        print_json({"error": error_as_dict(error)})
         return
-    place = f" {error.where}:" if error.where else ""
-    click.echo(f"{click.style(error.code, fg='red')}:{place} {harmless(error.message)}", err=True)
+    place = f" {harmless(error.where)}:" if error.where else ""
+    line(f"{paint(error.code, fg='red')}:{place} {harmless(error.message)}", err=True)
     if error.hint:
-        click.echo(f"  → {harmless(error.hint)}", err=True)
+        say(f"  → {error.hint}", err=True)
     if error.diagnosis:
-        click.echo("  the server's last words on stderr:", err=True)
-        for line in harmless(error.diagnosis).splitlines():
-            click.echo(f"  │ {line}", err=True)
+        say("  the server's last words on stderr:", err=True)
+        for words in error.diagnosis.splitlines():
+            say(f"  │ {words}", err=True)
+
+
+def error_as_dict(error: BasculeError) -> dict[str, Any]:
+    """An error as JSON for the owner, who may see the diagnosis."""
+    return {**error.as_dict(), **({"diagnosis": error.diagnosis} if error.diagnosis else {})}
 
 
 def result_as_dict(result: ToolResult) -> dict[str, Any]:
@@ -71,10 +135,10 @@ def result_as_dict(result: ToolResult) -> dict[str, Any]:
 def print_result(result: ToolResult) -> None:
     """A result for people: its structured output, else its text, else what kind of thing it holds."""
     if isinstance(result.output, dict):
-        click.echo(json.dumps(result.output, ensure_ascii=False, indent=2))
+        line(json_text(result.output, indent=2))
         return
     for block in result.content:
-        click.echo(harmless(_shown(block)))
+        say(_shown(block))
 
 
 def _shown(block: JsonObject) -> str:
@@ -83,8 +147,3 @@ def _shown(block: JsonObject) -> str:
     kind, mime = block.get("type"), block.get("mimeType", "")
     size = len(block["data"]) * 3 // 4 if isinstance(block.get("data"), str) else None
     return f"[{kind} {mime}{f', about {size:,} bytes' if size is not None else ''}]"
-
-
-def failed_result(error: BasculeError) -> ToolResult | None:
-    """The tool's own answer in an error that holds one."""
-    return error.result if isinstance(error, ToolCallFailed) else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Coroutine, Sequence
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import click
@@ -16,7 +18,10 @@ from ...hookspecs import Directions, Event, HostChanged
 from ..bridge import Bridge
 from ..settings import Settings
 from . import options
-from .output import harmless, print_json, show_error
+from .output import error_as_dict, harmless, json_text, out, show_error
+from .running import on_signals
+
+_LAST_LINES_SECONDS = 1.0
 
 
 @click.command()
@@ -55,30 +60,37 @@ def run_fast(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_json: bool) -> None:
+    """Serve until a signal comes, or whoever reads our output leaves."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows has no such handlers; Ctrl-C still ends asyncio.run
-            loop.add_signal_handler(name, stop.set)
-    async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge, bridge.serve() as opened:
-        _check_open(bridge, opened)
-        if not as_json:
-            _show_directions(bridge, opened)
-        stopping = asyncio.create_task(stop.wait())
-        tasks: set[asyncio.Task[Any]] = {
-            asyncio.create_task(_tell(bridge, as_json)),
-            asyncio.create_task(_welcome(bridge, opened, as_json)),
-        }
-        try:
-            while not stopping.done():
-                done, tasks = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-    if not as_json:
-        click.echo("stopped")
+    lines = _Lines(lambda: loop.call_soon_threadsafe(stop.set))
+    with on_signals(lambda _: stop.set()):
+        async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge, bridge.events() as events:
+            telling = asyncio.create_task(_tell(events, lines, as_json))
+            try:
+                async with bridge.serve() as opened:
+                    _check_open(bridge, opened)
+                    if not as_json:
+                        _show_directions(bridge, opened, lines)
+                    if await _settled(bridge, stop):
+                        _welcome(bridge, opened, lines, as_json)
+                        await stop.wait()
+            finally:
+                telling.cancel()
+                with suppress(asyncio.CancelledError):
+                    await telling
+        lines.put(json_text({"event": "stopped"}) if as_json else "stopped")
+        lines.close()
+
+
+async def _settled(bridge: Bridge, stop: asyncio.Event) -> bool:
+    """Wait until the plugins are up or have failed; ``False`` where it is to stop before that."""
+    waiting = {asyncio.create_task(bridge.settled()), asyncio.create_task(stop.wait())}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return not stop.is_set()
 
 
 def _check_open(bridge: Bridge, opened: Sequence[str]) -> None:
@@ -93,38 +105,75 @@ def _directions(bridge: Bridge, opened: Sequence[str]) -> dict[str, Directions]:
     return {name: where for name, where in found.items() if isinstance(where, Directions)}
 
 
-def _show_directions(bridge: Bridge, opened: Sequence[str]) -> None:
+def _show_directions(bridge: Bridge, opened: Sequence[str], lines: _Lines) -> None:
     for name, where in _directions(bridge, opened).items():
-        click.echo(f"{name}: {where.url}")
+        lines.put(f"{name}: {where.url}")
         for whom, text in where.paste.items():
-            click.echo(f"  {whom}:\n    {text}")
+            lines.put(f"  {whom}:\n    {text}")
 
 
-async def _welcome(bridge: Bridge, opened: Sequence[str], as_json: bool) -> None:
-    await bridge.settled()
+def _welcome(bridge: Bridge, opened: Sequence[str], lines: _Lines, as_json: bool) -> None:
     views = bridge.plugins.list()
     if as_json:
-        urls = {name: where.url for name, where in _directions(bridge, opened).items()}
+        failures = {name: error_as_dict(error) for name, error in bridge.failures.items()}
         plugins = [asdict(view) for view in views]
-        print_json({"event": "serving", "transports": opened, "urls": urls, "plugins": plugins})
+        urls = {name: where.url for name, where in _directions(bridge, opened).items()}
+        serving = {"event": "serving", "transports": opened, "urls": urls, "plugins": plugins, "failures": failures}
+        lines.put(json_text(serving))
         return
     for error in bridge.failures.values():
         show_error(error, as_json=False)
     tools = sum(len(view.tools) for view in views)
     ways = ", ".join(opened) or "none: no hook plugin offers a server transport"
-    click.echo(f"serving {tools} tools of {len(views)} plugins; ways in: {ways}")
-    click.echo("Ctrl-C stops")
+    lines.put(f"serving {_count(tools, 'tool')} of {_count(len(views), 'plugin')}; ways in: {ways}")
+    lines.put("Ctrl-C stops")
 
 
-async def _tell(bridge: Bridge, as_json: bool) -> None:
-    async with bridge.events() as events:
-        async for event in events:
-            _show(event, as_json)
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _show(event: Event, as_json: bool) -> None:
-    if as_json:
-        print_json({"event": type(event).__name__, **asdict(event)})
-    elif isinstance(event, HostChanged):
-        reason = f": {harmless(event.reason)}" if event.reason else ""
-        click.echo(f"{event.plugin_id} is {event.plugin_state.replace('_', ' ')}{reason}")
+async def _tell(events: AsyncIterator[Event], lines: _Lines, as_json: bool) -> None:
+    async for event in events:
+        if as_json:
+            lines.put(json_text({"event": type(event).__name__, **asdict(event)}))
+        elif isinstance(event, HostChanged):
+            reason = f": {event.reason}" if event.reason else ""
+            lines.put(harmless(f"{event.plugin_id} is {event.plugin_state.replace('_', ' ')}{reason}"))
+
+
+class _Lines:
+    """Writes lines to stdout from a thread of its own: a reader that pauses must not stop the bridge.
+
+    ``gone`` is called, in that thread, once the reader has left. Lines beyond the bound are dropped.
+    """
+
+    _MOST = 10_000
+
+    def __init__(self, gone: Callable[[], object]) -> None:
+        self._gone = gone
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def put(self, line: str) -> None:
+        if self._lines.qsize() < self._MOST:
+            self._lines.put(line)
+
+    def close(self) -> None:
+        """Give what waits a moment to be written."""
+        self._lines.put(None)
+        self._thread.join(_LAST_LINES_SECONDS)
+
+    def _write(self) -> None:
+        stdout = out()
+        while (line := self._lines.get()) is not None:
+            data = f"{line}\n".encode(stdout.encoding, stdout.errors or "strict")
+            try:
+                while data:
+                    # past the buffer: at exit Python would wait for the lock that a stuck write holds
+                    data = data[os.write(stdout.fileno(), data) :]
+            except OSError:
+                with suppress(RuntimeError):  # the loop has ended
+                    self._gone()
+                return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -14,17 +13,19 @@ import click
 from ...hookspecs import (
     AskPerson,
     BasculeError,
-    Progress,
+    PluginState,
     ToolArgumentsInvalid,
-    ToolCall,
     ToolCallFailed,
     ToolDefinition,
+    ToolNotFound,
 )
 from ..bridge import Bridge
 from ..settings import Settings
 from . import options
 from .exits import exit_code
-from .output import harmless, print_json, print_result, print_table, result_as_dict, show_error
+from .output import error_as_dict, print_json, print_result, print_table, result_as_dict, say, show_error
+from .person import ProgressLine, asker
+from .running import run
 
 _MAX_ARGUMENTS = 2 * 1024 * 1024
 
@@ -52,19 +53,20 @@ def tools(
     _require_plugins(plugins)
     if dev:
         options.say_dev(plugins)
-    listed, failures = asyncio.run(_list(settings, plugins, dev))
+    listed, failures = run(_list(settings, plugins, dev))
     if groups:
         listed = [tool for tool in listed if tool.groups & set(groups)]
     if as_json:
         print_json(
             {
                 "tools": [tool.as_dict() for tool in listed],
-                "failures": {name: error.as_dict() for name, error in failures.items()},
+                "failures": _failures_as_dict(failures),
             }
         )
     else:
         print_tools(listed)
-    return _tell_failures(failures, as_json=as_json)
+        _show_failures(failures)
+    return next((exit_code(error) for error in failures.values()), 0)
 
 
 async def _list(
@@ -72,9 +74,9 @@ async def _list(
 ) -> tuple[list[ToolDefinition], dict[str, BasculeError]]:
     async with (
         Bridge(settings, plugins=plugins, grant=dev, remember=False) as bridge,
-        bridge.run("command line", purpose="tools") as run,
+        bridge.run("command line", purpose="tools") as listing,
     ):
-        return list(await run.tools()), dict(bridge.failures)
+        return list(await listing.tools()), dict(bridge.failures)
 
 
 @click.command()
@@ -103,9 +105,9 @@ def call(
     given = _read_arguments(arguments)
     settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=dev)
     _require_plugins(plugins)
-    if dev and not as_json:
+    if dev:
         options.say_dev(plugins)
-    return asyncio.run(_call(settings, plugins, dev, tool, given, _asker(yes), as_json))
+    return run(_call(settings, plugins, dev, tool, given, asker(yes), as_json))
 
 
 async def _call(
@@ -119,66 +121,61 @@ async def _call(
 ) -> int:
     async with Bridge(settings, plugins=plugins, grant=dev, remember=False) as bridge:
         await bridge.settled()
-        _tell_failures(bridge.failures, as_json=as_json)
-        async with bridge.run("command line", purpose=f"call {tool}") as run:
+        failures = bridge.failures
+        if not as_json:
+            _show_failures(failures)
+        error: BasculeError | None = None
+        answer = None
+        async with bridge.run("command line", purpose=f"call {tool}") as calling:
             try:
-                result = await run.call(tool, arguments, progress=_show_progress, ask=ask)
-            except ToolCallFailed as error:
-                return _failed(error, run.id, as_json)
+                with ProgressLine() as progress:
+                    answer = await calling.call(tool, arguments, progress=progress, ask=ask)
+            except BasculeError as refusal:
+                error = _reason(refusal, tool, bridge)
+                answer = error.result if isinstance(error, ToolCallFailed) else None
         if as_json:
-            print_json({**result_as_dict(result), "trace": run.id})
-        else:
-            print_result(result)
-    return 0
+            shown = {} if answer is None else result_as_dict(answer)
+            told = {} if error is None else {"error": error_as_dict(error)}
+            print_json({**shown, **told, "trace": calling.id, "failures": _failures_as_dict(failures)})
+        elif error is None and answer is not None:
+            print_result(answer)
+        elif error is not None and error not in failures.values():
+            show_error(error, as_json=False)
+    return 0 if error is None else exit_code(error)
 
 
-def _failed(error: ToolCallFailed, trace: str, as_json: bool) -> int:
-    if not as_json:
-        show_error(error, as_json=False)
-        return exit_code(error)
-    answer = result_as_dict(error.result) if error.result is not None else {"failed": True}
-    print_json({**answer, "error": error.as_dict(), "trace": trace})
-    return exit_code(error)
+def _reason(error: BasculeError, tool: str, bridge: Bridge) -> BasculeError:
+    """Why the call failed: a tool that is missing since its plugin is not up is that plugin's affair."""
+    plugin_id = tool.partition(".")[0]
+    up = {view.plugin_id for view in bridge.plugins.list() if view.state is PluginState.READY}
+    if not isinstance(error, ToolNotFound) or not bridge.failures or plugin_id in up:
+        return error
+    return bridge.failures.get(plugin_id) or next(iter(bridge.failures.values()))
 
 
 def _read_arguments(text: str) -> Mapping[str, Any]:
-    if text == "-":
-        text = sys.stdin.read(_MAX_ARGUMENTS)
+    hint = """give an object in single quotes: '{"message": "hello"}'"""
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ToolArgumentsInvalid(
-            f"the arguments are no JSON: {error}", hint="""give an object in single quotes: '{"message": "hello"}'"""
-        ) from error
+        if text == "-":
+            text = sys.stdin.buffer.read(_MAX_ARGUMENTS + 1).decode()
+        if len(text) > _MAX_ARGUMENTS:
+            raise ToolArgumentsInvalid(f"the arguments take more than {_MAX_ARGUMENTS:,} bytes")
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ToolArgumentsInvalid(f"the arguments are no JSON: {error}", hint=hint) from error
     if not isinstance(value, dict):
-        raise ToolArgumentsInvalid("the arguments are no JSON object", hint="""for instance '{"message": "hello"}'""")
+        raise ToolArgumentsInvalid("the arguments are no JSON object", hint=hint)
     return value
 
 
-def _asker(yes: bool) -> AskPerson | None:
-    """Who answers a tool's question: ``--yes``, the person at the terminal, or no one."""
-    if not yes and not sys.stdin.isatty():
-        return None
-
-    async def ask(question: str, call: ToolCall) -> bool:
-        if yes:
-            return True
-        click.echo(harmless(json.dumps(call.arguments, ensure_ascii=False, indent=2)), err=True)
-        return await asyncio.to_thread(click.confirm, harmless(question), default=False, err=True)
-
-    return ask
-
-
-def _show_progress(progress: Progress) -> None:
-    if sys.stderr.isatty():
-        total = f"/{progress.total:g}" if progress.total is not None else ""
-        click.echo(f"\r… {progress.progress:g}{total} {harmless(progress.message or '')}\033[K", nl=False, err=True)
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 def print_tools(listed: list[ToolDefinition]) -> None:
     """A table of tools for people."""
     if not listed:
-        click.echo("no tools")
+        say("no tools")
         return
     rows = [(tool.name, tool.permission, _marks(tool), _first_line(tool.description)) for tool in listed]
     print_table(("tool", "permission", "", "what it does"), rows)
@@ -199,9 +196,11 @@ def _require_plugins(plugins: tuple[Path, ...]) -> None:
         raise click.UsageError("give at least one plugin: --plugin DIR")
 
 
-def _tell_failures(failures: Mapping[str, BasculeError], *, as_json: bool) -> int:
-    """Say which plugins are not up, and why; the exit code of the first of them."""
+def _failures_as_dict(failures: Mapping[str, BasculeError]) -> dict[str, Any]:
+    return {name: error_as_dict(error) for name, error in failures.items()}
+
+
+def _show_failures(failures: Mapping[str, BasculeError]) -> None:
+    """Say which plugins are not up, and why."""
     for error in failures.values():
-        if not as_json:
-            show_error(error, as_json=False)
-    return next((exit_code(error) for error in failures.values()), 0)
+        show_error(error, as_json=False)

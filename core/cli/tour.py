@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import click
 from ..bridge import Bridge
 from ..settings import Settings
 from . import options
-from .output import print_json, print_result, result_as_dict
+from .output import print_json, print_result, result_as_dict, say
+from .running import run as run_to_end
 from .tools import print_tools
 from .traces import print_trace
 
@@ -35,7 +35,7 @@ def demo(config: Path | None, state: Path | None, no_hook_plugins: tuple[str, ..
     The fixture is our own and harmless; it runs as with --dev, in environment development.
     """
     settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=True)
-    report = asyncio.run(_tour(settings, quiet=as_json))
+    report = run_to_end(_tour(settings, quiet=as_json))
     if as_json:
         print_json(report)
     return 0
@@ -43,9 +43,9 @@ def demo(config: Path | None, state: Path | None, no_hook_plugins: tuple[str, ..
 
 async def _tour(settings: Settings, *, quiet: bool) -> dict[str, Any]:
     directory = demo_directory()
+    options.say_dev((directory,))
     if not quiet:
-        options.say_dev((directory,))
-        click.secho("\n1. Host the server in a process of its own", bold=True)
+        say("\n1. Host the server in a process of its own", bold=True)
     async with Bridge(settings, plugins=[directory], grant=True, remember=False) as bridge:
         async with bridge.run("demo", purpose="show the whole chain") as run:
             for error in bridge.failures.values():
@@ -54,23 +54,23 @@ async def _tour(settings: Settings, *, quiet: bool) -> dict[str, Any]:
             tools = list(await run.tools())
             if not quiet:
                 host = view.host
-                click.echo(f"   {host.server_name} {host.server_version}, MCP {host.protocol_version}, {host.status}")
-                click.secho("\n2. Its tools, checked, named and permitted", bold=True)
+                say(f"   {host.server_name} {host.server_version}, MCP {host.protocol_version}, {host.status}")
+                say("\n2. Its tools, checked, named and permitted", bold=True)
                 print_tools(tools)
-                click.secho(f"3. Call {_TOOL}", bold=True)
+                say(f"3. Call {_TOOL}", bold=True)
             result = await run.call(_TOOL, _ARGUMENTS)
             if not quiet:
                 print_result(result)
         trace, steps = await bridge.traces.run(run.id)
         if not quiet:
-            click.secho("\n4. What the trace says", bold=True)
+            say("\n4. What the trace says", bold=True)
             print_trace(trace, steps)
             _what_next()
         return {"tools": [tool.as_dict() for tool in tools], "result": result_as_dict(result), "trace": run.id}
 
 
 def _what_next() -> None:
-    click.secho("\nNext: write a plugin.yaml for a server of yours, then", bold=True)
-    click.echo("   bascule check DIR                    what would run, and what it asks for")
-    click.echo("   bascule tools --dev --plugin DIR     its tools")
-    click.echo("   bascule call TOOL '{…}' --dev --plugin DIR")
+    say("\nNext: write a plugin.yaml for a server of yours, then", bold=True)
+    say("   bascule check DIR                    what would run, and what it asks for")
+    say("   bascule tools --dev --plugin DIR     its tools")
+    say("   bascule call TOOL '{…}' --dev --plugin DIR")

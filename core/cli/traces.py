@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,8 @@ from ...hookspecs import RunView, Step
 from ..bridge import open_traces
 from ..settings import Settings
 from . import options
-from .output import harmless, print_json, print_table
+from .output import harmless, line, paint, print_json, print_table, say
+from .running import run as run_to_end
 
 
 @click.command()
@@ -32,9 +32,9 @@ def traces(
     """Show the newest runs, or the steps of RUN."""
     settings = options.settings_from(config, state, no_hook_plugins, verbose)
     if run is None:
-        _print_runs(asyncio.run(_runs(settings, limit)), as_json)
+        _print_runs(run_to_end(_runs(settings, limit)), as_json)
     else:
-        print_trace(*asyncio.run(_steps(settings, run)), as_json=as_json)
+        print_trace(*run_to_end(_steps(settings, run)), as_json=as_json)
     return 0
 
 
@@ -52,11 +52,11 @@ def _print_runs(runs: Sequence[RunView], as_json: bool) -> None:
     if as_json:
         print_json({"runs": [asdict(run) for run in runs]})
     elif not runs:
-        click.echo("nothing was called yet")
+        say("nothing was called yet")
     else:
         rows = [(run.id, run.agent, run.purpose or "", run.state, run.started_at, str(run.steps)) for run in runs]
         print_table(("run", "agent", "purpose", "state", "started", "steps"), rows)
-        click.echo("bascule traces RUN shows the steps of one")
+        say("bascule traces RUN shows the steps of one")
 
 
 def print_trace(run: RunView, steps: Sequence[Step], *, as_json: bool = False) -> None:
@@ -64,28 +64,27 @@ def print_trace(run: RunView, steps: Sequence[Step], *, as_json: bool = False) -
     if as_json:
         print_json({"run": asdict(run), "steps": [asdict(step) for step in steps]})
         return
-    click.secho(f"{harmless(run.agent)}: {harmless(run.purpose or 'no purpose given')}", bold=True)
-    click.echo(f"run {run.id}, {run.state}, started {run.started_at}")
+    say(f"{run.agent}: {run.purpose or 'no purpose given'}", bold=True)
+    say(f"run {run.id}, {run.state}, started {run.started_at}")
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
         _print_step(step, "└─" if last else "├─", "  " if last else "│ ")
 
 
 def _print_step(step: Step, branch: str, stem: str) -> None:
-    outcome = step.outcome or "no end was seen"
+    outcome = step.code or step.outcome or "no end was seen"
     colour = "green" if step.outcome == "ok" else "red"
-    head = f"{branch} {harmless(step.tool)}  {click.style(step.code or outcome, fg=colour)}  {_ms(step.total)}"
-    click.echo(head)
+    line(f"{branch} {harmless(step.tool)}  {paint(outcome, fg=colour)}  {_ms(step.total)}")
     if step.decision is not None:
-        click.echo(f"{stem}   {step.decision}: {harmless(step.decision_reason or '')} ({step.decision_rule})")
+        say(f"{stem}   {step.decision}: {step.decision_reason or ''} ({step.decision_rule})")
     times = f"queued {_ms(step.queued)}, of it validating {_ms(step.validating)}; upstream {_ms(step.upstream)}"
-    click.echo(f"{stem}   {times}; generation {step.generation}")
+    say(f"{stem}   {times}; generation {step.generation}")
     for name, text, size in (
         ("arguments", step.arguments, step.arguments_bytes),
         ("result", step.result, step.result_bytes),
     ):
         if text is not None:
-            click.echo(f"{stem}   {name} ({size} bytes): {harmless(text[:300])}")
+            say(f"{stem}   {name} ({size} bytes): {text[:300]}")
 
 
 def _ms(seconds: float | None) -> str:

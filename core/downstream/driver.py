@@ -103,6 +103,7 @@ class Downstream:
         road: Road,
         converter: ToolConverter,
         watchers: set[Callable[[], None]],
+        run: str | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
@@ -111,6 +112,7 @@ class Downstream:
         self._road = road
         self._converter = converter
         self._watchers = watchers
+        self._run = run
         self._client: codec.ClientInfo | None = None
         self._initialized = False
         self._level = 0
@@ -238,7 +240,7 @@ class Downstream:
         if request.id in self._calls:
             self._send(encode_error(request.id, INVALID_REQUEST, "a request of this id is in flight"))
             return
-        work = self._run_call(request, ToolCall(name, arguments, self._caller), client)
+        work = self._run_call(request, ToolCall(name, arguments, self._caller, self._run), client)
         self._calls[request.id] = asyncio.create_task(work)
         self._calls[request.id].add_done_callback(lambda _: self._calls.pop(request.id, None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 _SKIPPED_KEPT = 5
 _SKIPPED_BYTES = 200
@@ -10,10 +11,11 @@ _TAIL_LINES = 12
 
 
 class HostDiagnostics:
-    """A ring of ``limit`` bytes; what is older is gone."""
+    """A ring of ``limit`` bytes; what is older is gone. ``mask`` hides the secrets in what is shown of it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, mask: Callable[[str], str]) -> None:
         self._limit = limit
+        self._mask = mask
         self._chunks: deque[bytes] = deque()
         self._held = 0
         self.stderr_bytes = 0
@@ -47,7 +49,7 @@ class HostDiagnostics:
             kept += f"\n[{self.skipped_lines} lines on stdout were no JSON and were skipped; the first:]\n{shown}\n"
         if self._fatal is not None:
             kept += f"\n[the connection ended over this line on stdout:]\n{self._fatal.decode('utf-8', 'replace')}\n"
-        return kept
+        return self._mask(kept)
 
     def tail(self) -> str:
         """The last few lines, for an error's diagnosis."""

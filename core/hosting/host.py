@@ -56,6 +56,7 @@ class HostSpec:
     launch: Callable[[LaunchRequest], Awaitable[Child]]
     limits: Limits
     client_version: str
+    mask: Callable[[str], str]
 
 
 class Host:
@@ -74,7 +75,7 @@ class Host:
         self._admitted = False
         self._changed = False
         self.generation = generation
-        self.diagnostics = HostDiagnostics(spec.limits.stderr_bytes)
+        self.diagnostics = HostDiagnostics(spec.limits.stderr_bytes, spec.mask)
         self.started_at: float | None = None
 
     @property

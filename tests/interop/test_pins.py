@@ -1,4 +1,4 @@
-"""What is pinned, what the manifests say, and what docs/servers.md says, is one thing."""
+"""What is pinned, what the manifests say, and what docs/servers.md and docs/clients.md say, is one thing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import yaml
 
 HERE = Path(__file__).parent
 SERVERS = HERE / "servers"
-PAGE = (HERE.parents[1] / "docs" / "servers.md").read_text()
+DOCS = HERE.parents[1] / "docs"
+PAGE = (DOCS / "servers.md").read_text()
 
 ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (.+?) \| (\S+) \| (\d+) \| `(.+?)` \| (.+?) \|$", re.MULTILINE)
+
+CLIENT_ROW = re.compile(r"^\| (?:Python SDK \()?`([a-z0-9@/-]+)`\)? \| (\d\S*) \|", re.MULTILINE)
 
 BUILT_ON = {"sdk1": ("python-servers", "mcp"), "sdk2": ("sdk2", "mcp"), "fastmcp4": ("fastmcp4", "fastmcp")}
 
@@ -48,3 +51,18 @@ def test_the_page_the_manifest_and_the_pins_agree(row: tuple[str, ...]) -> None:
 
 def test_every_plugin_has_its_row() -> None:
     assert sorted(row[0] for row in ROW.findall(PAGE)) == sorted(folder.name for folder in SERVERS.iterdir())
+
+
+def test_the_page_of_clients_names_the_versions_that_are_pinned() -> None:
+    told = {(name, version) for name, version in CLIENT_ROW.findall((DOCS / "clients.md").read_text())}
+    node = json.loads((HERE / "pins" / "node-clients" / "package.json").read_text())["dependencies"]
+    python = {
+        ("mcp", pinned("python-servers")["mcp"]),
+        ("mcp", pinned("sdk2")["mcp"]),
+        ("fastmcp", pinned("fastmcp3")["fastmcp"]),
+        ("fastmcp", pinned("fastmcp4")["fastmcp"]),
+        ("pydantic-ai-slim", pinned("pydantic-ai")["pydantic-ai-slim[mcp]"]),
+        ("langchain-mcp-adapters", pinned("langchain")["langchain-mcp-adapters"]),
+        ("openai-agents", pinned("openai-agents")["openai-agents"]),
+    }
+    assert told == python | set(node.items())

@@ -1,0 +1,30 @@
+"""What every client here does with the echo plugin, and the line that it prints about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+WORDS = "grüße, 世界 🐟\u2028"
+FAILURE = "it failed, as it should"
+STEPS = 3
+
+ECHO = "mcp-fixture.echo", {"message": WORDS}
+FAIL = "mcp-fixture.fail", {"message": FAILURE}
+SLEEP = "mcp-fixture.sleep", {"seconds": 0.3, "progress": STEPS}
+
+
+def url() -> str:
+    """Where the server is."""
+    return sys.argv[1]
+
+
+def entry() -> dict[str, Any]:
+    """What many clients keep in a file about the servers that they know."""
+    return {"mcpServers": {"bascule": {"type": "sse", "url": url()}}}
+
+
+def say(**seen: Any) -> None:
+    """Print what was seen: ``None`` stands where this client shows nothing."""
+    print(json.dumps({"revision": None, "progress": None, **seen}))
