@@ -140,7 +140,8 @@ def _translated(details: ErrorDetails, model: Any, document: Document, at: Keys,
     """Say an error of pydantic's in our words, about the place in the file where it stands."""
     kind, loc, keys = details["type"], details["loc"], at
     for key in (*loc, *details.get("ctx", {}).get("bascule_at", ())):
-        if kind == "missing" or (*keys, key) in document.lines:  # others are names of a union's members, and the like
+        # in a file, others are names of a union's members and the like; what no file holds can't tell
+        if kind == "missing" or (*keys, key) in document.lines or at not in document.lines:
             keys = (*keys, key)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = (*_keys_at(model, loc[:-1]), *(also if len(loc) == 1 else ()))
