@@ -90,7 +90,7 @@ async def test_what_is_printed_leads_a_client_to_the_tools(start):
         await served.line("Claude Code")
         command = shlex.split(await served.line("claude mcp add"))
         assert command == ["claude", "mcp", "add", "--transport", "sse", "bascule", entry["url"]]
-        assert await served.line("serving") == "serving 6 tools of 1 plugins; ways in: sse"
+        assert await served.line("serving") == "serving 6 tools of 1 plugin; ways in: sse"
         async with connect(entry["url"].removesuffix("/sse")) as client:
             await client.initialize()
             assert (await client.call("mcp-fixture.echo", {"message": "x"}))["structuredContent"]["message"] == "x"

@@ -14,7 +14,7 @@ from ..store import Store
 from ..tokens import SCOPES, Tokens
 from . import options
 from .exits import NOT_FOUND
-from .output import print_json, print_table
+from .output import line, print_json, print_table
 
 
 @click.group()
@@ -53,8 +53,8 @@ def create(
     if as_json:
         print_json({"name": name, "scopes": sorted(set(scopes)), "token": secret})
         return
-    click.echo(secret)
-    click.echo("this is the only time that it is shown; only its hash is kept", err=True)
+    line(secret)
+    line("this is the only time that it is shown; only its hash is kept", err=True)
 
 
 @token.command("list")
@@ -77,7 +77,7 @@ def list_tokens(
     elif rows:
         print_table(("token", "scopes", "made"), [(name, ", ".join(scopes), when) for name, scopes, when in rows])
     else:
-        click.echo("there are no tokens")
+        line("there are no tokens")
 
 
 @token.command()
@@ -101,7 +101,7 @@ def revoke(
     if as_json:
         print_json({"name": name, "revoked": revoked})
     else:
-        click.echo(f"{name} is revoked" if revoked else f"there is no token {name!r}", err=not revoked)
+        line(f"{name} is revoked" if revoked else f"there is no token {name!r}", err=not revoked)
     return 0 if revoked else NOT_FOUND
 
 
