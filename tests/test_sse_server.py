@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 from http_front import front
 from sse_client import LATEST, Refused, SseClient, connect
 
@@ -715,6 +716,18 @@ async def test_the_log_says_who_came_was_replaced_left_and_was_refused(serve, ca
 # --- what may be set --------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def written(tmp_path):
+    """Writes a `bascule.yaml` with the given section, and reads it."""
+
+    def write(**section: object) -> Settings:
+        path = tmp_path / "bascule.yaml"
+        path.write_text(yaml.safe_dump({"state": str(tmp_path / "state"), "plugins": {"sse_server": section}}))
+        return Settings.load(path)
+
+    return write
+
+
 @pytest.mark.req("A2")
 def test_everything_has_the_documents_default():
     settings = SseSettings()
@@ -738,9 +751,8 @@ def test_the_documents_names_and_snake_case_are_both_taken():
 
 @pytest.mark.req("A2")
 @pytest.mark.parametrize("port", [0, -1, 65_536, 70_000, "x", "7861", 7861.0, 1.5, True, None, [7861]])
-async def test_an_invalid_port_is_an_error_and_nothing_opens(settings, port):
-    use = settings.with_(plugins={"sse_server": {"port": port}})
-    async with Bridge(use, remember=False) as bridge:
+async def test_an_invalid_port_is_an_error_and_nothing_opens(written, port):
+    async with Bridge(written(port=port), remember=False) as bridge:
         with pytest.raises(SettingsInvalid, match=r"plugins\.sse_server\.port"):
             async with bridge.serve():
                 pytest.fail("it served")
@@ -760,9 +772,8 @@ async def test_an_invalid_port_is_an_error_and_nothing_opens(settings, port):
         {"rootPath": "tools"},
     ],
 )
-async def test_any_other_fault_of_the_section_keeps_everything_closed(settings, section):
-    use = settings.with_(plugins={"sse_server": section})
-    async with Bridge(use, remember=False) as bridge:
+async def test_any_other_fault_of_the_section_keeps_everything_closed(written, section):
+    async with Bridge(written(**section), remember=False) as bridge:
         with pytest.raises(SettingsInvalid, match=r"plugins\.sse_server\."):
             async with bridge.serve():
                 pytest.fail("it served")
