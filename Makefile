@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 COMPILE := $(BIN)/python -m compileall -q core hookspecs builtin_plugins
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
+# tests wait more than they compute, so a machine of two cores runs four at a time
+JOBS ?= 4
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -21,7 +23,7 @@ demo: $(VENV)/.installed ## Install, host the built-in server, call a tool, show
 	@$(BIN)/bascule demo
 
 test: $(VENV)/.installed-all ## Run the tests; make test ARGS="-k name -x" for some of them
-	$(PYTEST) -m "not interop and not soak" $(ARGS)
+	$(PYTEST) -n $(JOBS) -m "not interop and not soak" $(ARGS)
 
 check: $(VENV)/.installed-all ## Formatter, linter, strict types, import rules, docs
 	$(BIN)/ruff format --check .

@@ -33,7 +33,7 @@ LONG_FILES = {
     "core/plugins.py": "one class holds every step of a plugin's life, so that each takes the same lock",
 }
 MOST_LINES = 400
-MOST_CODE_IN_CORE = 6_200  # planned were 3,500; docs/decisions/0015-the-size-of-the-core.md says what became of that
+MOST_CODE_IN_CORE = 9_000  # planned were 3,500; docs/decisions/0015-the-size-of-the-core.md says what became of that
 
 # Modules that take long to import and that the first screen does not need.
 HEAVY = (
