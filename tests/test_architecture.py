@@ -30,7 +30,6 @@ REVISION = re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b")
 # Files of more than 400 lines, each with the reason why it is one piece.
 LONG_FILES = {
     "hookspecs/errors.py": "the error tree is read as one table",
-    "core/plugins.py": "one class holds every step of a plugin's life, so that each takes the same lock",
 }
 MOST_LINES = 400
 MOST_CODE_IN_CORE = 9_000  # planned were 3,500; docs/decisions/0015-the-size-of-the-core.md says what became of that

@@ -1,0 +1,32 @@
+"""What the plugins live on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...hookspecs import Limits
+from ..events import Events
+from ..launching import Planner
+from ..lineup import Lineup
+from ..redaction import Redactor
+from ..registry import Registry
+from ..settings import Settings
+from ..store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the plugins live on."""
+
+    settings: Settings
+    lineup: Lineup
+    store: Store
+    registry: Registry
+    events: Events
+    planner: Planner
+    redactor: Redactor
+    version: str
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.limits

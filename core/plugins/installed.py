@@ -1,0 +1,75 @@
+"""One installed plugin: what is known of it, and how anyone may see it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from ...hookspecs import BasculeError, HostView, PluginView
+from ..admission import requested
+from ..hosting import Host
+from ..manifest import Manifest
+from ..registry import Registry
+from ..states import START_ROW, Row
+
+
+@dataclass(slots=True, eq=False)
+class Installed:
+    """An installed plugin. ``kept`` = its record outlives this bridge."""
+
+    manifest: Manifest
+    kept: bool
+    row: Row = START_ROW
+    reason: BasculeError | None = None
+    granted: frozenset[str] = frozenset()
+    host: Host | None = None
+    generation: int = 0
+    enabled: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def id(self) -> str:
+        return self.manifest.id
+
+
+def plugin_view(plugin: Installed, registry: Registry) -> PluginView:
+    """The plugin as anyone may see it."""
+    manifest = plugin.manifest
+    return PluginView(
+        plugin_id=manifest.id,
+        name=manifest.name,
+        version=manifest.version,
+        directory=manifest.directory,
+        state=plugin.row.plugin,
+        reason=None if plugin.reason is None else str(plugin.reason),
+        permissions=tuple(sorted(requested(manifest))),
+        granted=tuple(sorted(plugin.granted)),
+        tools=tuple(sorted(entry.tool.name for entry in registry.of(manifest.id))),
+        restart_allowed=plugin.row.restart,
+        host=host_view(plugin, registry),
+    )
+
+
+def host_view(plugin: Installed, registry: Registry) -> HostView:
+    """Its running side (N7.1)."""
+    host = plugin.host
+    upstream = None if host is None else host.upstream
+    info = None if upstream is None else upstream.info
+    return HostView(
+        plugin_id=plugin.id,
+        backend_type=plugin.manifest.backend_type,
+        transport=plugin.manifest.transport,
+        status=plugin.row.host,
+        tools_count=len(registry.of(plugin.id)),
+        started_at=_moment(None if host is None else host.started_at),
+        last_seen_at=_moment(None if upstream is None else upstream.last_seen),
+        protocol_version=None if info is None else info.protocol_version,
+        server_name=None if info is None else info.name,
+        server_version=None if info is None else info.version,
+        error=None if plugin.reason is None else plugin.reason.as_dict(),
+    )
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
