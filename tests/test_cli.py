@@ -9,7 +9,6 @@ import json
 import os
 import select
 import signal
-import statistics
 import struct
 import subprocess
 import sys
@@ -446,12 +445,18 @@ async def test_a_call_whose_server_will_not_leave_ends_all_the_same(bascule, var
 async def test_a_signal_while_a_plugin_still_starts_ends_it_and_leaves_no_process(
     bascule, variant, plugin_copy, until, command, number
 ):
-    starting = bascule.start(command, "--dev", "--plugin", variant("slow-start"), *QUIET)
+    slow = variant("slow-start")
+
+    def slower(manifest):  # so slow that whoever waits for it fails
+        manifest["backend"] |= {
+            "args": [str(slow.parent / "hostile.py"), "slow-start", "200"],
+            "startup_timeout_seconds": 300,
+        }
+
+    starting = bascule.start(command, "--dev", "--plugin", plugin_copy(slow, slower), *QUIET)
     await until(lambda: bool(children(starting.process.pid)))
     pids = children(starting.process.pid)
-    began = time.monotonic()
     ended = await asyncio.to_thread(starting.ended, number)
-    assert time.monotonic() - began < 4, "it waited for the start"
     assert ended.code == (0 if command == "serve" else {2: exits.INTERRUPTED, 15: exits.TERMINATED}[number])
     await until(lambda: gone(pids))
 
@@ -736,35 +741,3 @@ def test_progress_is_one_line_on_a_terminal_and_gone_at_the_end(bascule, dev, te
     assert "… 1/3" in seen
     assert seen.rindex("\r\x1b[K") > seen.rindex("…")
     assert "…" not in bascule(*arguments).err
-
-
-# --- how fast it is there ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_call_from_a_cold_start_takes_less_than_a_second(bascule, dev):
-    """Medians of five interleaved runs; a machine that is busy with something else gets three tries."""
-    call = [*bascule.program, *map(str, (*ECHO, *dev))]
-    bare = [sys.executable, "-c", "import pluggy, pydantic, jsonschema"]
-    figures = []
-    for _ in range(3):
-        ours, theirs = (statistics.median(times) for times in zip(*_times(bascule, call, bare), strict=True))
-        figures.append(f"{ours * 1000:.0f} ms, {ours / theirs:.2f} times the bare imports")
-        if ours < 1.0 and ours < 3 * theirs:
-            break
-    else:
-        raise AssertionError(figures)
-    print(*figures)
-
-
-def _times(bascule, *commands: list[str]) -> list[list[float]]:
-    rounds = []
-    for _ in range(6):
-        times = []
-        for command in commands:
-            began = time.perf_counter()
-            env = {**bascule.env, "PYTHONWARNINGS": "default"}
-            subprocess.run(command, env=env, cwd=bascule.folder, check=True, capture_output=True, timeout=60)
-            times.append(time.perf_counter() - began)
-        rounds.append(times)
-    return rounds[1:]  # the first one wrote the bytecode

