@@ -124,6 +124,7 @@ class Bridge:
         self._starting: list[asyncio.Task[None]] = []
         self.failures: dict[str, BasculeError] = {}
         self.closed: BasculeError | None = None
+        self.opened: list[str] = []
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -283,7 +284,7 @@ class Bridge:
         if self.closed is not None:
             raise self.closed
         async with AsyncExitStack() as stack:
-            opened = []
+            opened = self.opened = []
             for name, transport in self.lineup.server_transports.items():
                 if await self._open(stack, name, transport):
                     opened.append(name)

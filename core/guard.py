@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from ..hookspecs import ASGIApp, Bind, HttpPolicy, Identities, Identity, Limits
+from ..hookspecs import (
+    ASGIApp,
+    Bind,
+    HttpPolicy,
+    Identities,
+    Identity,
+    Limits,
+    RequestRefused,
+    ScopeRequired,
+    TokenRequired,
+)
 from ..hookspecs.http_servers import Message, Receive, Scope, Send
 from .eager import within
 
@@ -31,11 +41,14 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, code: str = RequestRefused.code
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.headers = headers or {}
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +140,18 @@ class Guard:
         if not scheme:
             if path in self.policy.open_paths:
                 return None
-            if self.tokens_required or needed not in LOCAL_IDENTITY.scopes:
+            if self.tokens_required or needed not in ("", *LOCAL_IDENTITY.scopes):
                 raise _unauthorized("a bearer token is needed")
             return LOCAL_IDENTITY
         identity = await self.identities.verify(secret.strip()) if scheme.lower() == "bearer" else None
         if identity is None:
             raise _unauthorized("this token is not known, or was revoked", error="invalid_token")
-        if needed not in identity.scopes and path not in self.policy.open_paths:
+        if needed and needed not in identity.scopes and path not in self.policy.open_paths:
             raise _Refused(
                 403,
                 f"this needs a token with the scope {needed}",
                 {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{needed}"'},
+                ScopeRequired.code,
             )
         return identity
 
@@ -216,7 +230,8 @@ def _read_headers(lines: Any) -> dict[bytes, bytes]:
 def _check_content_type(headers: dict[bytes, bytes]) -> None:
     kind = headers.get(b"content-type", b"").decode("latin-1").lower().split(";", 1)
     if kind[0].strip() != "application/json":
-        if headers.get(b"content-length") == b"0" and not kind[0]:
+        bodiless = headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
+        if bodiless and not kind[0]:
             return
         raise _Refused(415, "only application/json is taken")
 
@@ -227,7 +242,8 @@ def _authority(host: str, port: int) -> str:
 
 
 def _unauthorized(detail: str, *, error: str | None = None) -> _Refused:
-    return _Refused(401, detail, {"WWW-Authenticate": f'Bearer error="{error}"' if error else "Bearer"})
+    challenge = {"WWW-Authenticate": f'Bearer error="{error}"' if error else "Bearer"}
+    return _Refused(401, detail, challenge, TokenRequired.code)
 
 
 def _too_large(limit: int) -> _Refused:
@@ -238,7 +254,13 @@ async def _refuse(scope: Scope, refusal: _Refused, send: Send) -> None:
     peer, port = scope.get("client") or ("a local socket", 0)
     wanted = f"{scope['method'][:20]} {scope['path'][:100]}"
     log.warning("%r of %s:%s was refused, %d: %s", wanted, peer, port, refusal.status, refusal.detail)
-    problem = {"title": HTTPStatus(refusal.status).phrase, "status": refusal.status, "detail": refusal.detail}
+    problem = {
+        "type": f"urn:bascule:error:{refusal.code}",
+        "title": HTTPStatus(refusal.status).phrase,
+        "status": refusal.status,
+        "code": refusal.code,
+        "detail": refusal.detail,
+    }
     body = json.dumps(problem).encode()
     headers = {"Content-Type": "application/problem+json", "Content-Length": str(len(body)), **refusal.headers}
     await send(

@@ -148,5 +148,9 @@ class HookConfig:
     def limits(self) -> Limits:
         return self.settings.limits
 
+    @property
+    def plugin_roots(self) -> tuple[Path, ...]:
+        return self.settings.plugin_roots
+
     def section(self, model: type[SectionT]) -> SectionT:
         return self.settings.section(self.name, model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..hookspecs import (
     ASGIApp,
     Bind,
+    BridgeStatus,
     Caller,
     Channel,
     Event,
@@ -20,6 +21,7 @@ from ..hookspecs import (
 from .downstream import Downstream
 from .runs import AgentRuns
 from .serving import choose_server, serve_http
+from .versions import version
 
 if TYPE_CHECKING:
     from .bridge import Bridge
@@ -38,6 +40,7 @@ class View:
         self.runs = AgentRuns(self._road, bridge.traces, platform="remote", transport=transport.name)
         self.identities = bridge.tokens
         self.environment: str = bridge.settings.environment
+        self.converters = bridge.lineup.converters
 
     async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
         return self._road.tools(caller)
@@ -63,6 +66,21 @@ class View:
 
     def readiness(self) -> Mapping[str, str]:
         return self._bridge.readiness()
+
+    def status(self) -> BridgeStatus:
+        bridge, settings = self._bridge, self._bridge.settings
+        launcher = bridge.lineup.launchers.get(settings.launcher)
+        return BridgeStatus(
+            version=version(),
+            environment=settings.environment,
+            http_server=choose_server(settings.http_server, bridge.lineup.http_servers).name,
+            launcher=settings.launcher,
+            isolation="none" if launcher is None else launcher.isolation.value,
+            transports=tuple(bridge.opened),
+            plugins=tuple(bridge.plugins.list()),
+            failures={name: error.as_dict() for name, error in bridge.failures.items()},
+            readiness=bridge.readiness(),
+        )
 
     def serve_http(self, app: ASGIApp, bind: Bind, policy: HttpPolicy) -> AbstractAsyncContextManager[None]:
         """Run ``app`` behind the guard on the HTTP server that the owner chose."""

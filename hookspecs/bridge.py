@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from .converters import ToolConverter
 from .http_servers import ASGIApp, Bind
 from .observers import Event
 from .tools import Caller, Identity, LogListener, ProgressListener, ToolCall, ToolDefinition, ToolResult
@@ -238,7 +239,8 @@ class Identities(Protocol):
 class HttpPolicy:
     """What the guard in front of an app demands.
 
-    ``scopes`` maps a path prefix to the scope it needs; ``open_paths`` answer without a token;
+    ``scopes`` maps a path prefix to the scope it needs, where an empty one means that any token will do and the app
+    looks at ``scope["bascule.identity"]`` for itself; ``open_paths`` answer without a token;
     ``allowed_hosts`` and ``allowed_origins`` add to those of the bound address.
     """
 
@@ -247,6 +249,24 @@ class HttpPolicy:
     allowed_hosts: frozenset[str] = frozenset()
     allowed_origins: frozenset[str] = frozenset()
     tokens_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeStatus:
+    """The bridge at a glance. ``isolation`` is the launcher's tier, ``transports`` are the ways in that are open.
+
+    ``failures`` holds what may be shown of each thing that did not start, ``readiness`` why it is not ready yet.
+    """
+
+    version: str
+    environment: str
+    http_server: str
+    launcher: str
+    isolation: str
+    transports: tuple[str, ...]
+    plugins: tuple[PluginView, ...]
+    failures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    readiness: Mapping[str, str] = field(default_factory=dict)
 
 
 class BridgeView(Protocol):
@@ -264,6 +284,12 @@ class BridgeView(Protocol):
     def identities(self) -> Identities: ...
     @property
     def environment(self) -> str: ...
+    @property
+    def converters(self) -> Mapping[str, ToolConverter]:
+        """Every converter by its dialect."""
+
+    def status(self) -> BridgeStatus:
+        """The bridge at a glance, for who may read."""
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Listen to events from now on; bounded: a slow reader is told ``Lost(n)``."""

@@ -84,6 +84,10 @@ class Config(Protocol):
     def limits(self) -> Limits:
         """The bounds in force."""
 
+    @property
+    def plugin_roots(self) -> tuple[Path, ...]:
+        """Below which directories plugins may be installed from afar."""
+
     def section(self, model: type[SectionT]) -> SectionT:
         """Return this hook plugin's own section of ``plugins`` in ``bascule.yaml``, validated by ``model``.
 

@@ -33,6 +33,12 @@
     ├── ChannelClosed              CHANNEL_CLOSED                  503  a channel can carry no more messages
     │   └── ChannelFault           CHANNEL_FAULT                   502  the peer broke the channel's framing or bounds
     ├── TraceNotFound              TRACE_NOT_FOUND                 404
+    ├── RequestError                                                    an HTTP request itself is at fault
+    │   ├── RequestRefused         REQUEST_REFUSED                 400  or another: host, framing, size, path, method
+    │   ├── RequestInvalid         REQUEST_INVALID                 422  its body or a parameter does not fit
+    │   ├── TokenRequired          TOKEN_REQUIRED                  401
+    │   ├── ScopeRequired          SCOPE_REQUIRED                  403
+    │   └── DirectoryForbidden     PLUGIN_DIRECTORY_FORBIDDEN      403  outside ``plugin_roots``
     ├── ConversionUnsupported      CONVERSION_UNSUPPORTED          422  a converter has no such direction
     └── CallError                                                       one call did not succeed
         ├── ToolNotFound           TOOL_NOT_FOUND                  404  unknown, hidden and unexposed alike
@@ -318,6 +324,56 @@ class TraceNotFound(BasculeError):
 
     code = "TRACE_NOT_FOUND"
     status = 404
+
+
+class RequestError(BasculeError):
+    """An HTTP request itself is at fault, whatever it asks for."""
+
+
+class RequestRefused(RequestError):
+    """Host, origin, framing, size, path or method: ``status`` says which, in HTTP's own words (RFC 9110)."""
+
+    code = "REQUEST_REFUSED"
+    status = 400
+
+    def __init__(self, message: str, *, status: int = 400, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class RequestInvalid(RequestError):
+    """The body or a parameter does not fit.
+
+    ``problems`` has ``{pointer, problem}`` for each fault; a pointer leads into the body, or names the parameter.
+    """
+
+    code = "REQUEST_INVALID"
+    status = 422
+
+    def __init__(self, message: str, *, hint: str | None = None, problems: Sequence[Mapping[str, str]] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
+
+
+class TokenRequired(RequestError):
+    """There is no bearer token, or it is unknown or revoked."""
+
+    code = "TOKEN_REQUIRED"
+    status = 401
+
+
+class ScopeRequired(RequestError):
+    """The token has none of the scopes that this takes."""
+
+    code = "SCOPE_REQUIRED"
+    status = 403
+
+
+class DirectoryForbidden(RequestError):
+    """Over HTTP, plugins are installed from below ``plugin_roots`` alone."""
+
+    code = "PLUGIN_DIRECTORY_FORBIDDEN"
+    status = 403
 
 
 class CallError(BasculeError):

@@ -78,6 +78,7 @@ def _codes() -> dict[str, set[int]]:
         if "code" in vars(error):
             codes.setdefault(error.code, set()).add(error.status)
     codes["PLUGIN_HOST_UNAVAILABLE"].add(hookspecs.PluginHostUnavailable.refused("").status)
+    codes["REQUEST_REFUSED"] |= {403, 404, 405, 408, 413, 415, 421, 429, 431, 505}
     # the command line's own, for what is no BasculeError
     codes |= {"INTERNAL_ERROR": {500}, "USAGE_ERROR": {400}, "INTERRUPTED": {499}}
     return codes
