@@ -255,9 +255,9 @@ class Bridge:
         async with runs.begin(agent, purpose=purpose) as run:
             yield run
 
-    def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Listen to events from now on."""
-        return self._events.listen()
+    def events(self, *kinds: type[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Listen from now on: to events of ``kinds``, to all where none is named."""
+        return self._events.listen(*kinds)
 
     def converter(self, dialect: str) -> ToolConverter:
         """The converter of ``dialect``; raises ``HookPluginRequired`` where no hook plugin offers one."""

@@ -255,7 +255,7 @@ class Gateway:
             self._traces.close(passage.step, end)
         else:
             self._traces.refuse(self._start(passage), end)
-        if self._events.watched:
+        if self._events.wanted(CallEnded):
             self._events.publish(
                 CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, now - passage.began)
             )

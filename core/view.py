@@ -61,8 +61,8 @@ class View:
             )
             await session.run()
 
-    def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        return self._bridge.events()
+    def events(self, *kinds: type[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        return self._bridge.events(*kinds)
 
     def readiness(self) -> Mapping[str, str]:
         return self._bridge.readiness()

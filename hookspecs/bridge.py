@@ -291,8 +291,11 @@ class BridgeView(Protocol):
     def status(self) -> BridgeStatus:
         """The bridge at a glance, for who may read."""
 
-    def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Listen to events from now on; bounded: a slow reader is told ``Lost(n)``."""
+    def events(self, *kinds: type[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Listen to events from now on, to those of ``kinds`` if any are named, which spares every call its event.
+
+        Bounded: a slow reader is told ``Lost(n)``.
+        """
 
     def readiness(self) -> Mapping[str, str]:
         """What is not ready, and why; empty = all is well."""

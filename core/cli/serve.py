@@ -65,7 +65,11 @@ async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_js
     loop = asyncio.get_running_loop()
     lines = _Lines(lambda: loop.call_soon_threadsafe(stop.set))
     with on_signals(lambda _: stop.set()):
-        async with Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge, bridge.events() as events:
+        kinds = () if as_json else (HostChanged,)
+        async with (
+            Bridge(settings, plugins=plugins, grant=dev, remember=True) as bridge,
+            bridge.events(*kinds) as events,
+        ):
             telling = asyncio.create_task(_tell(events, lines, as_json))
             try:
                 async with bridge.serve() as opened:
