@@ -32,6 +32,7 @@ from ..hookspecs import (
 from .database import DATABASE_NAME
 from .discovery import discover
 from .documents import near
+from .endpoint import Endpoint
 from .events import Events
 from .gateway import Gateway, Guards
 from .launching import Planner
@@ -39,10 +40,10 @@ from .lineup import Lineup, assemble, missing_guards
 from .plugins import House, Plugins
 from .redaction import Redactor
 from .registry import Registry
-from .runs import AgentRuns
+from .runs import AgentRuns, OpenRuns
 from .settings import HookConfig, Settings
 from .store import StateLock, Store, default_state_directory
-from .tokens import Tokens
+from .tokens import Tokens, keep_owner_token
 from .traces import Traces
 from .versions import version
 
@@ -144,6 +145,7 @@ class Bridge:
         state = state_directory(settings)
         if self._remember:
             self._stack.enter_context(StateLock.acquire(state))
+            self._endpoint = self._stack.enter_context(Endpoint(state))
         self._store = Store.open(state)
         self._stack.callback(self._store.close)
         self.lineup = lineup_for(settings)
@@ -167,6 +169,15 @@ class Bridge:
             )
         )
         self.tokens = Tokens(self._store)
+        if self._remember:
+            keep_owner_token(self.tokens, state)
+        self.open_runs = OpenRuns(self.traces, settings.limits)
+        if self._remember:
+            from .guard import LOCAL_IDENTITY  # a one-shot command does without the guard
+
+            owners = {token.name for token in self.tokens.list()} | {LOCAL_IDENTITY.name}
+            await self.open_runs.take_over(frozenset(owners))
+            self._stack.push_async_callback(self.open_runs.close)
         self._stack.push_async_callback(self.plugins.shut_down)
         await self._start_plugins()
         self._stack.push_async_callback(self._break_off_starts)
@@ -251,13 +262,19 @@ class Bridge:
     async def run(self, agent: str, *, purpose: str | None = None) -> AsyncIterator[Run]:
         """Open a run for an agent in this process, once the plugins have settled."""
         await self.settled()
-        runs = AgentRuns(self.gateway.through(EVERYTHING), self.traces, platform="agent", transport="in-process")
+        road = self.gateway.through(EVERYTHING)
+        runs = AgentRuns(road, self.traces, self.open_runs, platform="agent", transport="in-process")
         async with runs.begin(agent, purpose=purpose) as run:
             yield run
 
     def events(self, *kinds: type[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Listen from now on: to events of ``kinds``, to all where none is named."""
         return self._events.listen(*kinds)
+
+    def announce(self, url: str) -> None:
+        """Say in ``<state>/bridge.json`` that the REST API answers at ``url``, until this bridge is closed."""
+        if self._remember:
+            self._endpoint.announce(url)
 
     def converter(self, dialect: str) -> ToolConverter:
         """The converter of ``dialect``; raises ``HookPluginRequired`` where no hook plugin offers one."""

@@ -40,6 +40,14 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE steps (seq INTEGER PRIMARY KEY, run TEXT, started_at REAL NOT NULL, begun TEXT NOT NULL);
     CREATE TABLE ends (seq INTEGER PRIMARY KEY, ended TEXT NOT NULL)
     """,
+    """
+    ALTER TABLE runs ADD COLUMN owner TEXT;
+    ALTER TABLE runs ADD COLUMN used_at REAL;
+    CREATE TABLE children (
+        seq INTEGER PRIMARY KEY, plugin_id TEXT NOT NULL, bridge TEXT NOT NULL, directory BLOB NOT NULL,
+        argv TEXT NOT NULL, started_at REAL NOT NULL, pid INTEGER, process TEXT
+    )
+    """,
 )
 """One script a version of the file, applied in order and only ever appended to; ``;`` ends a statement and
 stands nowhere else."""

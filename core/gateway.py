@@ -124,13 +124,15 @@ class Gateway:
             self._close(passage, error=ToolCallCancelled(f"the caller of {call.tool} no longer waits"))
             raise
         except BasculeError as error:
+            if isinstance(error, CallError):
+                error.trace_id = passage.step
             self._close(passage, error=error)
             raise
         except Exception as error:
             self._close(passage, error=CallError(f"{type(error).__name__}: {error}"[:500]))
             raise
         self._close(passage, result=result)
-        return result
+        return ToolResult(result.output, result.content, result.failed, result.origin, passage.step)
 
     async def _pass(
         self,

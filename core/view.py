@@ -37,7 +37,7 @@ class View:
         self.call = self._road.call
         self.plugins = bridge.plugins
         self.traces = bridge.traces
-        self.runs = AgentRuns(self._road, bridge.traces, platform="remote", transport=transport.name)
+        self.runs = AgentRuns(self._road, bridge.traces, bridge.open_runs, platform="remote", transport=transport.name)
         self.identities = bridge.tokens
         self.environment: str = bridge.settings.environment
         self.converters = bridge.lineup.converters
@@ -81,6 +81,10 @@ class View:
             failures={name: error.as_dict() for name, error in bridge.failures.items()},
             readiness=bridge.readiness(),
         )
+
+    def announce(self, url: str) -> None:
+        """Say where the REST API answers."""
+        self._bridge.announce(url)
 
     def serve_http(self, app: ASGIApp, bind: Bind, policy: HttpPolicy) -> AbstractAsyncContextManager[None]:
         """Run ``app`` behind the guard on the HTTP server that the owner chose."""

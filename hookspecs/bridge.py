@@ -180,7 +180,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """An agent's run. ``state`` is ``running``, ``finished``, ``failed`` or ``crashed``."""
+    """An agent's run.
+
+    ``state`` is ``running``, ``finished``, ``failed``, ``abandoned`` (open, and unused for too long) or ``crashed``
+    (its process, or whoever owned it, is gone).
+    """
 
     id: str
     agent: str
@@ -194,11 +198,14 @@ class RunView:
 class TraceReader(Protocol):
     """What was called, and what came of it."""
 
-    async def runs(self, *, limit: int = 50) -> Sequence[RunView]:
-        """The newest runs first."""
+    async def runs(self, *, limit: int = 50, before: str | None = None) -> Sequence[RunView]:
+        """The newest runs first; ``before`` the run of this id, of which an unknown one has none."""
 
     async def run(self, run_id: str) -> tuple[RunView, Sequence[Step]]:
         """One run with its steps in order; raises ``TraceNotFound``."""
+
+    async def trace(self, trace_id: str) -> Step:
+        """The one step of this id; raises ``TraceNotFound``."""
 
 
 class Run(Protocol):
@@ -222,10 +229,28 @@ class Run(Protocol):
 
 
 class Runs(Protocol):
-    """Begins runs of agents."""
+    """Runs of agents: ``begin`` for one in this process, the rest for one that only comes by."""
 
     def begin(self, agent: str, *, purpose: str | None = None) -> AbstractAsyncContextManager[Run]:
         """Open a run: left in order = finished, left by an exception = failed."""
+
+    async def open(self, agent: str, *, purpose: str | None = None, owner: str = "") -> RunView:
+        """Open a run that outlives the request, also a restart of the bridge; ``owner`` is the token's name.
+
+        Unused for ``limits.run_idle_seconds`` it is abandoned. Raises ``RunLimitReached``.
+        """
+
+    def owned(self, run_id: str, owner: str) -> None:
+        """Say that a call comes under this run, which is used thereby; raises ``RunNotFound`` or ``RunEnded``.
+
+        A run of another owner answers as an unknown one.
+        """
+
+    async def finish(self, run_id: str, *, state: str = "finished", owner: str | None = None) -> RunView:
+        """End an open run as ``finished`` or ``failed``; raises ``RunNotFound`` or ``RunEnded``.
+
+        ``owner`` as for ``owned``; without one, whoever asks may end any.
+        """
 
 
 class Identities(Protocol):
@@ -299,6 +324,12 @@ class BridgeView(Protocol):
 
     def readiness(self) -> Mapping[str, str]:
         """What is not ready, and why; empty = all is well."""
+
+    def announce(self, url: str) -> None:
+        """Say that the REST API answers at ``url``, for the command line to find: ``<state>/bridge.json``.
+
+        It is there until the bridge is closed; a later call replaces an earlier one.
+        """
 
     def serve_http(self, app: ASGIApp, bind: Bind, policy: HttpPolicy) -> AbstractAsyncContextManager[None]:
         """Run ``app`` behind the guard on the HTTP server that the owner chose."""

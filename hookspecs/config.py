@@ -66,6 +66,8 @@ class Limits:
     traces: Annotated[int, _within(1, 10_000_000)] = 10_000
     trace_days: Annotated[float, _within(0.01, 3_650)] = 30.0
     trace_detail_bytes: Annotated[int, _within(0, 1 * _MIB)] = 16 * _KIB
+    run_idle_seconds: Annotated[float, _within(0.05, 2_592_000)] = 3_600.0
+    runs_per_owner: Annotated[int, _within(1, 100_000)] = 1_000
     parallel_starts: Annotated[int, _within(1, 256)] = 8
 
 

@@ -39,6 +39,10 @@
     │   ├── TokenRequired          TOKEN_REQUIRED                  401
     │   ├── ScopeRequired          SCOPE_REQUIRED                  403
     │   └── DirectoryForbidden     PLUGIN_DIRECTORY_FORBIDDEN      403  outside ``plugin_roots``
+    ├── RunError                                                        an agent's run
+    │   ├── RunNotFound            RUN_NOT_FOUND                   404  unknown and foreign alike
+    │   ├── RunEnded               RUN_ENDED                       409  finished, failed, abandoned
+    │   └── RunLimitReached        RUN_LIMIT_REACHED               429  too many are open
     ├── ConversionUnsupported      CONVERSION_UNSUPPORTED          422  a converter has no such direction
     └── CallError                                                       one call did not succeed
         ├── ToolNotFound           TOOL_NOT_FOUND                  404  unknown, hidden and unexposed alike
@@ -320,7 +324,7 @@ class ConversionUnsupported(BasculeError):
 
 
 class TraceNotFound(BasculeError):
-    """No run of this id is kept: it never was, or it is older than the bound on traces."""
+    """No run or step of this id is kept: it never was, or it is older than the bound on traces."""
 
     code = "TRACE_NOT_FOUND"
     status = 404
@@ -376,8 +380,38 @@ class DirectoryForbidden(RequestError):
     status = 403
 
 
+class RunError(BasculeError):
+    """An agent's run is the matter."""
+
+
+class RunNotFound(RunError):
+    """No run of this id was opened, or by someone else: the text is the same for both."""
+
+    code = "RUN_NOT_FOUND"
+    status = 404
+
+
+class RunEnded(RunError):
+    """The run has been finished, or had no call for so long that it counts as abandoned."""
+
+    code = "RUN_ENDED"
+    status = 409
+
+
+class RunLimitReached(RunError):
+    """This owner has as many runs open as the limits allow."""
+
+    code = "RUN_LIMIT_REACHED"
+    status = 429
+
+
 class CallError(BasculeError):
-    """One call did not succeed. At MCP each of them is a result with ``isError``."""
+    """One call did not succeed. At MCP each of them is a result with ``isError``.
+
+    ``trace_id`` is the step that it left in the traces, ``None`` where it came to none.
+    """
+
+    trace_id: str | None = None
 
 
 class ToolNotFound(CallError):

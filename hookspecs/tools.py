@@ -123,13 +123,15 @@ class ToolResult:
     """What a tool answered.
 
     ``output`` is the structured content where there is any, else the list in ``content`` (N5.6). ``content``
-    holds the content blocks as JSON objects. ``failed`` is the tool's own word that it failed (N5.7).
+    holds the content blocks as JSON objects. ``failed`` is the tool's own word that it failed (N5.7). ``trace_id`` is
+    the step that the call left in the traces; the gateway fills it in.
     """
 
     output: Any
     content: Sequence[JsonObject] = ()
     failed: bool = False
     origin: Origin | None = field(default=None, repr=False)
+    trace_id: str | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:

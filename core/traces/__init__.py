@@ -4,7 +4,8 @@
 written before its call is sent.
 """
 
+from .reader import USES_KEPT
 from .recorder import Traces
 from .rows import StepEnd, StepStart
 
-__all__ = ["StepEnd", "StepStart", "Traces"]
+__all__ = ["USES_KEPT", "StepEnd", "StepStart", "Traces"]

@@ -6,7 +6,9 @@ Each look is a function of a connection, for ``look`` in a thread.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -15,18 +17,24 @@ from typing import Any, TypeVar
 
 from ...hookspecs import RunView, Step, TraceNotFound
 from ..database import Database
-from .processes import is_running
+from ..processes import is_running
 
 T = TypeVar("T")
 
 _DETAIL_BYTES = 16 * 1024 * 1024
 """What the details of one answer may take together; steps beyond it come without."""
 
+USES_KEPT = 60
+"""How often the last use of an open run is written within the time that it may be idle, at the most."""
+
+_ID = re.compile(r"[0-9a-f]{16}")
 _STEPS = "SELECT begun, ended FROM steps LEFT JOIN ends USING (seq)"
 _RUNS = (
-    "SELECT id, agent, purpose, state, started_at, ended_at, COALESCE(steps, 0), process FROM runs"
+    "SELECT id, agent, purpose, state, started_at, ended_at, COALESCE(steps, 0), process, used_at FROM runs"
     " LEFT JOIN (SELECT run, COUNT(*) AS steps FROM steps GROUP BY run) ON run = id"  # one scan of a bounded table
 )
+_OPEN_RUNS = "SELECT id, owner, used_at FROM runs WHERE state = 'running' AND used_at IS NOT NULL ORDER BY seq"
+_OPENED_RUN = "SELECT state FROM runs WHERE id = ?1 AND used_at IS NOT NULL AND (?2 IS NULL OR owner = ?2)"
 
 
 def look(path: Path, what: Callable[..., T], *values: object) -> T:
@@ -35,16 +43,43 @@ def look(path: Path, what: Callable[..., T], *values: object) -> T:
         return what(connection, *values)
 
 
-def runs(connection: sqlite3.Connection, limit: int) -> Sequence[RunView]:
-    """Return the newest runs first."""
-    return _runs(connection, "ORDER BY seq DESC LIMIT ?", limit)
+def runs(connection: sqlite3.Connection, idle: float, limit: int, before: str | None) -> Sequence[RunView]:
+    """Return the newest runs first; ``idle`` is how long an open one may be unused."""
+    which = "WHERE ?1 IS NULL OR seq < (SELECT seq FROM runs WHERE id = ?1) ORDER BY seq DESC LIMIT ?2"
+    return _runs(connection, idle, which, before, limit)
 
 
-def run(connection: sqlite3.Connection, run_id: str) -> tuple[RunView, Sequence[Step]]:
-    """Return one run with its steps in order; raises ``TraceNotFound``."""
-    for found in _runs(connection, "WHERE id = ?", run_id):
-        return found, _steps(connection, "WHERE run = ? ORDER BY seq", run_id)
+def run_view(connection: sqlite3.Connection, idle: float, run_id: str) -> RunView:
+    """Return one run without its steps; raises ``TraceNotFound``."""
+    for found in _runs(connection, idle, "WHERE id = ?", run_id):
+        return found
     raise TraceNotFound(f"no run {run_id!r} is kept, or not any more", hint="list the runs to see those that are")
+
+
+def run(connection: sqlite3.Connection, idle: float, run_id: str) -> tuple[RunView, Sequence[Step]]:
+    """Return one run with its steps in order; raises ``TraceNotFound``."""
+    found = run_view(connection, idle, run_id)
+    return found, _steps(connection, "WHERE run = ? ORDER BY seq", run_id)
+
+
+def step(connection: sqlite3.Connection, trace_id: str) -> Step:
+    """Return one step; raises ``TraceNotFound``."""
+    if _ID.fullmatch(trace_id):
+        # A step's id stands at the very beginning of its text: one scan of a bounded table, which parses nothing.
+        for found in _steps(connection, "WHERE substr(begun, 1, 24) = ?", f'{{"id":"{trace_id}"'):
+            return found
+    raise TraceNotFound(f"no step {trace_id!r} is kept, or not any more", hint="list the runs to see those that are")
+
+
+def open_runs(connection: sqlite3.Connection) -> list[tuple[str, str, float]]:
+    """Return id, owner and last use of every open run, the oldest first."""
+    return list(connection.execute(_OPEN_RUNS))
+
+
+def ended(connection: sqlite3.Connection, run_id: str, owner: str | None) -> str | None:
+    """Return the state of a run that this owner (``None``: anyone) had opened."""
+    row = connection.execute(_OPENED_RUN, (run_id, owner)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def steps(connection: sqlite3.Connection, limit: int, run: str | None) -> Sequence[Step]:
@@ -52,13 +87,17 @@ def steps(connection: sqlite3.Connection, limit: int, run: str | None) -> Sequen
     return _steps(connection, "WHERE ?1 IS NULL OR run = ?1 ORDER BY seq DESC LIMIT ?2", run, limit)
 
 
-def _runs(connection: sqlite3.Connection, which: str, *values: object) -> list[RunView]:
-    return [_run_view(*row) for row in connection.execute(f"{_RUNS} {which}", values)]
+def _runs(connection: sqlite3.Connection, idle: float, which: str, *values: object) -> list[RunView]:
+    # The last use of an open run is written so many times in that period (see ``core/runs``).
+    horizon = time.time() - idle * (1 + 1 / USES_KEPT)
+    return [_run_view(horizon, *row) for row in connection.execute(f"{_RUNS} {which}", values)]
 
 
-def _run_view(run_id: str, agent: str, purpose: str | None, state: str, *others: Any) -> RunView:
-    started_at, ended_at, steps, process = others
-    if state == "running" and not is_running(process):
+def _run_view(horizon: float, run_id: str, agent: str, purpose: str | None, state: str, *others: Any) -> RunView:
+    started_at, ended_at, steps, process, used_at = others
+    if state == "running" and used_at is not None and used_at < horizon:
+        state, ended_at = "abandoned", used_at
+    elif state == "running" and not is_running(process):
         state = "crashed"
     return RunView(run_id, agent, purpose, state, _time(started_at), ended_at and _time(ended_at), steps)
 

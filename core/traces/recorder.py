@@ -26,9 +26,9 @@ import msgspec
 
 from ...hookspecs import Limits, RunView, StateUnavailable, Step
 from ..database import Database
+from ..processes import process
 from ..redaction import Redactor
 from . import reader, upkeep
-from .processes import process
 from .rows import Rows, StepEnd, StepStart
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,12 @@ _UPKEEP_STEPS = 1_024
 
 _UNFIT = (sqlite3.Error, OverflowError, ValueError)  # a value is to blame; what the state is to blame for is translated
 
-_BEGIN_RUN = "INSERT INTO runs (id, agent, purpose, state, started_at, process) VALUES (?, ?, ?, 'running', ?, ?)"
+_BEGIN_RUN = (
+    "INSERT INTO runs (id, agent, purpose, state, started_at, process, owner, used_at)"
+    " VALUES (?, ?, ?, 'running', ?, ?, ?, ?)"
+)
 _END_RUN = "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?"
+_USE_RUN = "UPDATE runs SET used_at = ? WHERE id = ?"
 _BEGIN_STEP = "INSERT INTO steps (run, started_at, begun) VALUES (?, ?, ?)"
 _END_STEP = "REPLACE INTO ends (seq, ended) VALUES (?, ?)"
 
@@ -74,6 +78,7 @@ class Traces:
     def __init__(self, database: Path, limits: Limits, redactor: Redactor) -> None:
         self._path = database
         self._limits = limits
+        self._idle = limits.run_idle_seconds
         self._rows = Rows(limits, redactor)
         self._open: dict[str, _Waiting] = {}
         self._waiting: list[_Waiting] = []
@@ -108,12 +113,23 @@ class Traces:
     async def begin_run(self, agent: str, purpose: str | None = None) -> str:
         """Record a run; returns its id once the row is there."""
         run_id, label = self.next_id(), self._rows.label
-        await self._execute(_BEGIN_RUN, run_id, label(agent), label(purpose), time.time(), process(os.getpid()))
+        values = (run_id, label(agent), label(purpose), time.time(), process(os.getpid()), None, None)
+        await self._execute(_BEGIN_RUN, *values)
         return run_id
 
-    async def end_run(self, run_id: str, state: str) -> None:
-        """Record how a run ended: ``finished`` or ``failed``."""
-        await self._execute(_END_RUN, state, time.time(), run_id)
+    async def open_run(self, agent: str, purpose: str | None, owner: str) -> str:
+        """Record a run that no process holds: it lives as long as its owner uses it."""
+        run_id, label, now = self.next_id(), self._rows.label, time.time()
+        await self._execute(_BEGIN_RUN, run_id, label(agent), label(purpose), now, "", owner, now)
+        return run_id
+
+    def use_run(self, run_id: str, used_at: float) -> None:
+        """Record when an open run was last used; written at the end of this turn."""
+        self._put(_Waiting(None, statement=(_USE_RUN, (used_at, run_id)), written=True))
+
+    async def end_run(self, run_id: str, state: str, ended_at: float | None = None) -> None:
+        """Record how a run ended: ``finished``, ``failed``, ``abandoned`` or ``crashed``."""
+        await self._execute(_END_RUN, state, time.time() if ended_at is None else ended_at, run_id)
 
     async def open(self, start: StepStart) -> None:
         """Record a step; returns once its row is there. Raises ``StateUnavailable`` where it can't be.
@@ -148,17 +164,38 @@ class Traces:
 
     # --- reading --------------------------------------------------------------------------------------
 
-    async def runs(self, *, limit: int = 50) -> Sequence[RunView]:
-        """The newest runs first."""
-        return await self._read(reader.runs, limit)
+    async def runs(self, *, limit: int = 50, before: str | None = None) -> Sequence[RunView]:
+        """The newest runs first; ``before`` the run of this id."""
+        return await self._read(reader.runs, self._idle, limit, before)
+
+    async def run_view(self, run_id: str) -> RunView:
+        """One run without its steps; raises ``TraceNotFound``."""
+        return await self._read(reader.run_view, self._idle, run_id)
 
     async def run(self, run_id: str) -> tuple[RunView, Sequence[Step]]:
         """One run with its steps in order; raises ``TraceNotFound``."""
-        return await self._read(reader.run, run_id)
+        return await self._read(reader.run, self._idle, run_id)
+
+    async def trace(self, trace_id: str) -> Step:
+        """One step; raises ``TraceNotFound``."""
+        return await self._read(reader.step, trace_id)
 
     async def steps(self, *, limit: int = 50, run: str | None = None) -> Sequence[Step]:
         """The newest steps first, of all runs and of none, or of ``run`` alone."""
         return await self._read(reader.steps, limit, run)
+
+    def open_runs(self) -> list[tuple[str, str, float]]:
+        """Return id, owner and last use of every run that is open; raises ``StateUnavailable``."""
+        with self._database.reading() as connection:
+            return reader.open_runs(connection)
+
+    def run_ended(self, run_id: str, owner: str | None) -> str | None:
+        """Return how a run that this owner had opened ended; ``None`` for a run that it never opened.
+
+        Raises ``StateUnavailable``.
+        """
+        with self._database.reading() as connection:
+            return reader.ended(connection, run_id, owner)
 
     async def _read(self, what: Callable[..., reader.T], *values: object) -> reader.T:
         with suppress(StateUnavailable):  # what is there can be read
