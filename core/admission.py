@@ -19,7 +19,7 @@ from ..hookspecs import (
     ToolConverter,
     ToolDefinition,
 )
-from . import contracts, naming
+from . import contracts, hygiene, naming
 from .manifest import Manifest, ToolDeclaration
 from .registry import Destination, Entry
 
@@ -44,12 +44,16 @@ class Admission:
 
     def _ids(self, foreign: Iterable[ForeignTool]) -> list[str]:
         names: dict[str, str] = {}
+        looks: dict[str, str] = {}
         for tool in foreign:
             naming.check_remote_name(tool.name)
             name = naming.tool_id(self.manifest.id, tool.name)
             if name in names:
                 raise McpToolInvalid(f"the server lists {tool.name!r} twice", where=name)
             names[name] = tool.name
+            twin = looks.setdefault(hygiene.skeleton(tool.name), tool.name)
+            if twin != tool.name:
+                raise McpToolInvalid(f"{tool.name!r} looks like {twin!r}", where=name, hint="rename one of the two")
         return list(names)
 
     def _check_set(self, discovered: Sequence[str]) -> None:
@@ -69,6 +73,7 @@ class Admission:
             )
 
     def _entry(self, tool: ForeignTool, name: str, destination: Destination, granted: frozenset[str]) -> Entry:
+        hygiene.check(_written(tool), name)
         declared = self.manifest.tools.get(name)
         definition = ToolDefinition(
             name=name,
@@ -124,6 +129,14 @@ def requested(manifest: Manifest) -> frozenset[str]:
 
 def _as_declared(tool: ToolDefinition, declared: ToolDeclaration) -> ToolDefinition:
     return replace(tool, groups=declared.groups, visibility=declared.visibility, confirm=declared.confirm)
+
+
+def _written(tool: ForeignTool) -> JsonObject:
+    """Everything that the server wrote of the tool, as far as the converter kept it."""
+    if tool.origin is not None:
+        return tool.origin.value
+    shown = {"title": tool.title, "description": tool.description, "inputSchema": tool.parameters}
+    return {**shown, "outputSchema": tool.output_schema}
 
 
 def _validator(schema: Mapping[str, object], name: str, part: str) -> contracts.Validator:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..hookspecs import JsonObject, LogListener, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
+from .hygiene import skeleton
 
 if TYPE_CHECKING:
     from .contracts import Validator
@@ -40,6 +41,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_name: dict[str, Entry] = {}
         self._by_plugin: dict[str, tuple[Entry, ...]] = {}
+        self._looks: dict[str, dict[str, str]] = {}  # a skeleton: for each plugin, the server's name that has it
         self._listed: tuple[Entry, ...] = ()
         self.watchers: set[Callable[[], None]] = set()
 
@@ -56,7 +58,13 @@ class Registry:
         return self._by_plugin.get(plugin_id, ())
 
     def check_free(self, plugin_id: str, names: Sequence[str]) -> None:
-        """Raise ``PluginToolConflict`` where another plugin holds one of ``names`` (N4.1.2)."""
+        """Raise ``PluginToolConflict`` where another plugin holds one of ``names``, or one that looks like it (N4.1.2).
+
+        That two plugins have tools of one name is no deceit: their ids differ.
+        """
+        for other in self._by_plugin:
+            if other != plugin_id and skeleton(other).lower() == skeleton(plugin_id).lower():
+                raise _deceives(plugin_id, other, other)
         for name in names:
             taken = self._by_name.get(name)
             if taken is not None and taken.tool.plugin_id != plugin_id:
@@ -64,6 +72,10 @@ class Registry:
                     f"{name!r} is registered already, by {taken.tool.plugin_id}",
                     hint=f"disable {taken.tool.plugin_id} first, or rename the tool",
                 )
+            remote = _remote(name)
+            for owner, other in self._looks.get(skeleton(remote), {}).items():
+                if owner != plugin_id and other != remote:
+                    raise _deceives(name, other, owner)
 
     def replace(self, plugin_id: str, entries: Sequence[Entry]) -> None:
         """Put ``entries`` in the place of the plugin's tools, all or none."""
@@ -90,5 +102,20 @@ class Registry:
     def _relist(self) -> None:
         everything = [entry for entries in self._by_plugin.values() for entry in entries]
         self._listed = tuple(sorted(everything, key=lambda entry: entry.tool.name))
+        self._looks = {}
+        for entry in everything:
+            remote = _remote(entry.tool.name)
+            self._looks.setdefault(skeleton(remote), {})[entry.tool.plugin_id] = remote
         for watcher in tuple(self.watchers):
             watcher()
+
+
+def _remote(name: str) -> str:
+    """The server's part of a tool's id; nothing of an alias, which has no dot."""
+    return name.partition(".")[2]
+
+
+def _deceives(name: str, other: str, owner: str) -> PluginToolConflict:
+    return PluginToolConflict(
+        f"{name!r} looks like {other!r} of {owner}", hint=f"rename it, or disable {owner} if that one deceives"
+    )

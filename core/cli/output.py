@@ -17,6 +17,7 @@ import click
 
 from ...hookspecs.errors import BasculeError
 from ...hookspecs.tools import JsonObject, ToolResult
+from ..hygiene import escaped
 
 _STEERING = (
     "\x7f-\x9f"  # DEL and C1, of which one alone begins an escape sequence
@@ -60,8 +61,8 @@ def forget_unread() -> None:
 
 
 def harmless(text: str) -> str:
-    """``text`` from a stranger, fit for a terminal."""
-    return _HARMFUL.sub("", text)
+    """``text`` from a stranger, fit for a terminal and for eyes: what does not show is written out."""
+    return escaped(_HARMFUL.sub("", text))
 
 
 def paint(text: str, **style: Any) -> str:
