@@ -258,7 +258,7 @@ def flags_of(tool: ToolDefinition) -> list[str]:
 
 def flags_in(definition: Mapping[str, Any]) -> list[str]:
     """As :func:`flags_of`, for a definition as its server wrote it. At most twenty."""
-    flags = []
+    flags: list[str] = []
     for pointer, text, opaque in _texts(definition):
         if opaque or len(flags) >= _FLAGGED:
             continue

@@ -589,24 +589,11 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp.exe\u2066\x7f\r\x08"
 HARMFUL = "\x1b\x07\x9b\u202e\u2066\x7f\x08"
 
 
-@pytest.fixture
-def evil(echo: Path, plugin_copy: Callable[..., Path]) -> Path:
-    """A plugin whose every text steers terminals; in its manifest that is refused."""
-    folder = plugin_copy(echo)
-    server = folder / "server.py"
-    text = server.read_text(encoding="utf-8")
-    for words in ("Returns the message, and all arguments exactly as they arrived.", "Fails, as a tool fails:"):
-        assert words in text
-        text = text.replace(words, words + ascii(EVIL)[1:-1])
-    server.write_text(text, encoding="utf-8")
-    return folder
-
-
-def test_what_a_stranger_wrote_steers_no_terminal(bascule, evil):
-    dev = ("--dev", "--plugin", evil)
+def test_what_a_stranger_wrote_steers_no_terminal(bascule, echo):
+    dev = ("--dev", "--plugin", echo)
     message = json.dumps({"message": f"text {EVIL}"})
     for arguments in (
-        ("check", evil),
+        ("check", echo),
         ("tools", *dev),
         ("call", "mcp-fixture.echo", message, *dev),
         ("call", "mcp-fixture.fail", message, *dev),
@@ -619,6 +606,20 @@ def test_what_a_stranger_wrote_steers_no_terminal(bascule, evil):
         assert not set(HARMFUL) & set(bascule("traces", run["id"]).out)
     answer = bascule("call", "mcp-fixture.echo", message, *dev, "--json")
     assert answer.json["output"]["message"] == f"text {EVIL}"  # escaped, not lost
+
+
+def test_a_definition_that_steers_terminals_is_refused_in_words_that_do_not(bascule, echo, plugin_copy):
+    folder = plugin_copy(echo)
+    server = folder / "server.py"
+    words = "Returns the message, and all arguments exactly as they arrived."
+    text = server.read_text(encoding="utf-8")
+    assert words in text
+    server.write_text(text.replace(words, words + ascii(EVIL)[1:-1]), encoding="utf-8")
+    for more in ((), ("--json",)):
+        shown = bascule("tools", "--dev", "--plugin", folder, *more)
+        assert shown.code != 0
+        assert "MCP_TOOL_INVALID" in shown.out + shown.err
+        assert not set(HARMFUL) & set(shown.out + shown.err)
 
 
 class Terminal:
