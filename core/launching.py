@@ -94,12 +94,12 @@ def _inside(command: str, directory: Path) -> Path:
     if not place.is_relative_to(root):
         raise _outside(command, root)
     target = written.resolve()
-    if not target.is_relative_to(root) and not _interpreter_of_environment(place):
+    if not target.is_relative_to(root) and not interpreter_of_environment(place):
         raise _outside(command, root, target)
     return _usable(place, "backend.command")
 
 
-def _interpreter_of_environment(place: Path) -> bool:
+def interpreter_of_environment(place: Path) -> bool:
     """``bin/python*`` of a virtual environment is always a link out of it, to the interpreter it was made from."""
     return (
         place.name.startswith("python")

@@ -53,6 +53,7 @@ Values and hooks only grow within a major version: arguments and fields may be a
 
 from __future__ import annotations
 
+from .approvals import ApprovalState, ApprovalView, CommandView, ToolApproval
 from .bridge import (
     AskPerson,
     BridgeStatus,
@@ -75,6 +76,7 @@ from .bridge import (
 from .config import Config, Limits, Section
 from .converters import ForeignTool, ToolConverter
 from .errors import (
+    ApprovalOutdated,
     BasculeError,
     CallError,
     ChannelClosed,
@@ -95,7 +97,10 @@ from .errors import (
     McpProtocolError,
     McpToolInvalid,
     McpVersionUnsupported,
+    PackageFetchFailed,
     PackageNotFound,
+    PackageUnpinned,
+    PackageUnsafe,
     PluginAlreadyInstalled,
     PluginContributionInvalid,
     PluginError,
@@ -180,6 +185,9 @@ __all__ = [
     "PROJECT",
     "ASGIApp",
     "Allow",
+    "ApprovalOutdated",
+    "ApprovalState",
+    "ApprovalView",
     "Ask",
     "AskPerson",
     "BasculeError",
@@ -197,6 +205,7 @@ __all__ = [
     "ChannelFault",
     "Child",
     "ClientTransport",
+    "CommandView",
     "Config",
     "ConnectContext",
     "ConversionUnsupported",
@@ -241,7 +250,10 @@ __all__ = [
     "McpVersionUnsupported",
     "Observer",
     "Origin",
+    "PackageFetchFailed",
     "PackageNotFound",
+    "PackageUnpinned",
+    "PackageUnsafe",
     "Permission",
     "PermissionCheck",
     "PluginAdmin",
@@ -277,6 +289,7 @@ __all__ = [
     "StateUnavailable",
     "Step",
     "TokenRequired",
+    "ToolApproval",
     "ToolArgumentsInvalid",
     "ToolBusy",
     "ToolCall",

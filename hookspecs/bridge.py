@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from .approvals import ApprovalView
 from .converters import ToolConverter
 from .http_servers import ASGIApp, Bind
 from .observers import Event
@@ -57,7 +58,11 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class PluginView:
-    """An installed plugin, as anyone may see it."""
+    """An installed plugin, as anyone may see it.
+
+    ``approval`` is the :class:`ApprovalState` that was last seen, ``quarantined`` names what its server lists (or says
+    in its instructions) and the owner has not approved: it is neither listed nor callable.
+    """
 
     plugin_id: str
     name: str
@@ -70,6 +75,8 @@ class PluginView:
     tools: tuple[str, ...]
     restart_allowed: bool
     host: HostView
+    approval: str = "none"
+    quarantined: tuple[str, ...] = ()
 
 
 class AskPerson(Protocol):
@@ -140,6 +147,25 @@ class PluginAdmin(Protocol):
 
     async def uninstall(self, plugin_id: str) -> None:
         """Disable the plugin and forget it; its directory is left alone."""
+
+    async def approval(self, plugin_id: str) -> ApprovalView:
+        """Look at everything that the plugin's approval rests on, as it is now; starts nothing.
+
+        Raises ``PackageUnsafe`` and the like where there is nothing that could be approved.
+        """
+
+    async def approve(
+        self, plugin_id: str, digest: str, *, tools: Sequence[str] | None = None, unsandboxed: bool = False
+    ) -> ApprovalView:
+        """Say yes to what was shown: ``digest`` is that of the view.
+
+        The first yes is to the command: a package that it runs is fetched, the server is started once, without grants
+        and calls, and what it lists stands in the view that comes back. The second is to the tools. In the state
+        ``complete`` it takes tools out of quarantine: ``tools`` names them, ``None`` means all. ``unsandboxed`` is
+        the express yes to a server that is isolated from nothing.
+
+        Raises ``ApprovalOutdated`` where ``digest`` is not what would run now, and what the one start raises.
+        """
 
     def logs(self, plugin_id: str) -> str:
         """The masked end of the server's stderr, for the owner alone (N6.4)."""

@@ -12,6 +12,9 @@
     │   └── HookPluginRequired     HOOK_PLUGIN_REQUIRED            503  a check or a policy is missing: stay closed
     ├── ExtensionError                                                  what stands in a plugin's directory
     │   ├── PackageNotFound        EXTENSION_PACKAGE_NOT_FOUND     404
+    │   ├── PackageUnsafe          EXTENSION_PACKAGE_UNSAFE        422  a link out of it, a device: can't be approved
+    │   ├── PackageUnpinned        EXTENSION_PACKAGE_UNPINNED      422  its command runs whatever is newest
+    │   ├── PackageFetchFailed     EXTENSION_PACKAGE_FETCH_FAILED  502
     │   ├── ManifestNotFound       EXTENSION_MANIFEST_NOT_FOUND    404
     │   ├── ManifestInvalid        EXTENSION_MANIFEST_INVALID      422
     │   ├── ExtensionIdInvalid     EXTENSION_ID_INVALID            422
@@ -24,6 +27,7 @@
     │   ├── PluginToolConflict     PLUGIN_TOOL_CONFLICT            409
     │   ├── PluginContributionInvalid   PLUGIN_CONTRIBUTION_INVALID    422
     │   ├── PluginHostStartFailed  PLUGIN_HOST_START_FAILED        503
+    │   ├── ApprovalOutdated       PLUGIN_APPROVAL_OUTDATED        409  something else was shown than would run now
     │   └── TrustApprovalRequired  MCP_TRUST_APPROVAL_REQUIRED     403
     ├── McpError                                                        the server broke the protocol's rules
     │   ├── McpProtocolError       MCP_PROTOCOL_ERROR              502
@@ -161,6 +165,27 @@ class PackageNotFound(ExtensionError):
     status = 404
 
 
+class PackageUnsafe(ExtensionError):
+    """The plugin's directory holds what no approval can be bound to: a link out of it, a device, too many files."""
+
+    code = "EXTENSION_PACKAGE_UNSAFE"
+    status = 422
+
+
+class PackageUnpinned(ExtensionError):
+    """The command has a package run that it does not pin, so that what runs is not what was approved (N6.11)."""
+
+    code = "EXTENSION_PACKAGE_UNPINNED"
+    status = 422
+
+
+class PackageFetchFailed(ExtensionError):
+    """The package that the command runs could not be fetched, or is not what was fetched before."""
+
+    code = "EXTENSION_PACKAGE_FETCH_FAILED"
+    status = 502
+
+
 class ManifestNotFound(ExtensionError):
     """The directory holds no ``plugin.yaml``."""
 
@@ -260,11 +285,31 @@ class PluginHostStartFailed(PluginError):
     status = 503
 
 
+class ApprovalOutdated(PluginError):
+    """The owner was shown something else than what would run now, or has to be shown more."""
+
+    code = "PLUGIN_APPROVAL_OUTDATED"
+    status = 409
+
+
 class TrustApprovalRequired(PluginError):
-    """Outside ``development`` an unsandboxed server needs an approval; no process was created (N6.9)."""
+    """Outside ``development`` a plugin needs its owner's approval; no process was created (N6.9, N6.10).
+
+    ``difference`` says in words what is not as it was approved; empty where nothing was.
+    """
 
     code = "MCP_TRUST_APPROVAL_REQUIRED"
     status = 403
+
+    def __init__(self, message: str, *, hint: str | None = None, difference: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.difference = tuple(difference)
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = super().as_dict()
+        if self.difference:
+            shown["difference"] = list(self.difference)
+        return shown
 
 
 class McpError(BasculeError):

@@ -1,0 +1,11 @@
+"""What the owner approved, and whether what would run now is still that (SEP-1024, N6.10).
+
+``tree`` and ``look`` gather the facts, ``facts`` and ``pins`` compare them with what was approved, ``kept`` keeps it.
+Nothing here starts a plugin.
+"""
+
+from .kept import Approval, InState, Kept
+from .look import Look, Looker
+from .pins import INSTRUCTIONS, Pins, Verdict, judge, tool_digest
+
+__all__ = ["INSTRUCTIONS", "Approval", "InState", "Kept", "Look", "Looker", "Pins", "Verdict", "judge", "tool_digest"]

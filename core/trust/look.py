@@ -1,0 +1,118 @@
+"""A look at a plugin as it would run now: the facts that its approval is bound to. Starts nothing; may take a thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...hookspecs import ClientTransport, Launcher, LaunchPlan, LaunchRequest
+from ..admission import requested
+from ..launching import interpreter_of_environment
+from ..manifest import Manifest
+from .facts import Facts, command_digest
+from .tree import Tree, file_sha256, read_tree
+
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell", "pwsh"})
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen. ``plan`` and ``request`` are ``None`` where the transport starts no process."""
+
+    facts: Facts
+    tree: Tree
+    request: LaunchRequest | None
+    plan: LaunchPlan | None
+    launcher: Launcher
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return command_digest(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Looker:
+    """Looks at plugins. ``transports``, ``plan`` and ``launcher`` are what the start itself uses."""
+
+    transports: Mapping[str, ClientTransport]
+    launcher: Callable[[str], Launcher]
+    plan: Callable[[Manifest, LaunchRequest], LaunchPlan]
+    state: Path
+
+    def look(self, manifest: Manifest) -> Look:
+        """Raises ``PackageUnsafe``, ``PackageNotFound`` and what else keeps the plugin from being started."""
+        transport = self.transports[manifest.transport]
+        launcher = self.launcher(manifest.id)
+        request = transport.preview(manifest.backend, manifest.directory)
+        plan = None if request is None else self.plan(manifest, request)
+        tree = read_tree(manifest.directory, link_out=_leads_to_an_interpreter)
+        place = _Places(manifest.directory, self.state)
+        isolation = {} if plan is None else place.plain(getattr(plan, "isolation", None)) or {}
+        facts = {
+            "transport": {"name": manifest.transport, "process": transport.starts_process},
+            "executable": None if plan is None else _executable(plan, place),
+            "argv": [] if plan is None else [place.written(word) for word in plan.argv],
+            "environment": [] if request is None else sorted({*request.env, *request.pass_env}),
+            "manifest": file_sha256(manifest.path),
+            "files": dict(tree.entries),
+            "permissions": sorted(requested(manifest)),
+            "isolation": {"launcher": launcher.name, "tier": launcher.isolation.value, **isolation}
+            if transport.starts_process
+            else {},
+            "source": {"type": "directory"},
+        }
+        return Look(facts, tree, request, plan, launcher, tuple(_warnings(transport, launcher, request, tree)))
+
+
+class _Places:
+    """Writes paths relative to the plugin's and the state's directory."""
+
+    def __init__(self, directory: Path, state: Path) -> None:
+        self._known = ((str(directory), "."), (str(state), "<state>"))
+
+    def written(self, path: str) -> str:
+        for root, name in self._known:
+            if path == root or path.startswith(f"{root}{os.sep}"):
+                return name + path[len(root) :]
+        return path
+
+    def plain(self, value: Any) -> Any:
+        """``value`` as JSON."""
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: self.plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if isinstance(value, Mapping):
+            return {str(key): self.plain(each) for key, each in value.items()}
+        if isinstance(value, set | frozenset):
+            return sorted(str(self.plain(each)) for each in value)
+        if isinstance(value, list | tuple):
+            return [self.plain(each) for each in value]
+        return self.written(str(value)) if isinstance(value, str | Path) else value
+
+
+def _executable(plan: LaunchPlan, place: _Places) -> dict[str, str]:
+    resolved = Path(os.path.realpath(plan.executable))
+    return {
+        "path": place.written(str(plan.executable)),
+        "resolved": place.written(str(resolved)),
+        "sha256": file_sha256(resolved),
+    }
+
+
+def _leads_to_an_interpreter(place: Path, target: Path) -> bool:
+    return interpreter_of_environment(place) and target.is_file()
+
+
+def _warnings(transport: ClientTransport, launcher: Launcher, request: LaunchRequest | None, tree: Tree) -> list[str]:
+    warnings = []
+    if transport.starts_process and launcher.isolation.value == "none":
+        warnings.append(f"it would run with ALL YOUR RIGHTS: the launcher {launcher.name!r} isolates nothing")
+    if request is not None and os.path.basename(request.argv[0]) in _SHELLS:
+        warnings.append("its command is a shell: what that runs may come from anywhere")
+    if tree.shared:
+        warnings.append(f"{len(tree.shared)} of its files have other names on this disk, where they can be changed")
+    return warnings
