@@ -34,12 +34,15 @@ class Admission:
     converter: ToolConverter
     vocabulary: Collection[str]
 
-    def admit(self, listed: Sequence[JsonObject], destination: Destination, granted: frozenset[str]) -> list[Entry]:
-        """Check every listed tool, then the whole set; raise on the first fault."""
+    def admit(
+        self, listed: Sequence[JsonObject], destination: Destination, granted: frozenset[str], *, whole: bool = True
+    ) -> list[Entry]:
+        """Check every listed tool, then (``whole``) the set; raise on the first fault."""
         foreign = [self.converter.read_tool(tool) for tool in listed]
         names = self._ids(foreign)
         entries = [self._entry(tool, name, destination, granted) for tool, name in zip(foreign, names, strict=True)]
-        self._check_set(names)
+        if whole:
+            self._check_set(names)
         return entries
 
     def _ids(self, foreign: Iterable[ForeignTool]) -> list[str]:

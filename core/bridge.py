@@ -166,6 +166,7 @@ class Bridge:
                 Planner(settings.executables),
                 redactor,
                 version(),
+                state,
             )
         )
         self.tokens = Tokens(self._store)

@@ -48,6 +48,12 @@ MIGRATIONS: tuple[str, ...] = (
         argv TEXT NOT NULL, started_at REAL NOT NULL, pid INTEGER, process TEXT
     )
     """,
+    """
+    CREATE TABLE approvals (
+        directory BLOB NOT NULL, plugin_id TEXT NOT NULL, document TEXT NOT NULL,
+        PRIMARY KEY (directory, plugin_id)
+    )
+    """,
 )
 """One script a version of the file, applied in order and only ever appended to; ``;`` ends a statement and
 stands nowhere else."""

@@ -115,6 +115,23 @@ class Store:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM grants WHERE plugin_id = ?", (plugin_id,))
 
+    def approval(self, plugin_id: str, directory: Path) -> str | None:
+        """Return the document that was kept of this plugin in this directory."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT document FROM approvals WHERE directory = ? AND plugin_id = ?",
+                (os.fsencode(directory), plugin_id),
+            ).fetchone()
+        return str(row[0]) if row else None
+
+    def save_approval(self, plugin_id: str, directory: Path, document: str) -> None:
+        """Keep ``document`` in place of what was kept of this plugin in this directory."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO approvals (directory, plugin_id, document) VALUES (?, ?, ?)",
+                (os.fsencode(directory), plugin_id, document),
+            )
+
     def remember_offers(self, hook_plugin: str, families: frozenset[str]) -> None:
         """Keep what a hook plugin offered when it last loaded, so that its absence can be seen."""
         with self._database.transaction() as connection:

@@ -44,6 +44,7 @@ from .diagnostics import HostDiagnostics
 log = logging.getLogger(__name__)
 
 _MAX_LISTINGS = 5
+_RELIST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,22 @@ class HostSpec:
 
 
 class Host:
-    """The running side of a plugin, once. ``on_lost`` is told when a ready server goes away by itself."""
+    """The running side of a plugin, once. ``on_lost`` is told when a ready server goes away by itself.
 
-    def __init__(self, spec: HostSpec, generation: int, on_lost: Callable[[Host, BasculeError, bool], None]) -> None:
+    ``on_relisted`` is given what a server lists after it announced other tools; without it such a server is lost.
+    """
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        generation: int,
+        on_lost: Callable[[Host, BasculeError, bool], None],
+        on_relisted: Callable[[Host, Sequence[JsonObject]], Awaitable[None]] | None = None,
+    ) -> None:
         self._spec = spec
         self._on_lost = on_lost
+        self._on_relisted = on_relisted
+        self._announced = asyncio.Event()
         self._upstream: Upstream | None = None
         self._stop = asyncio.Event()
         self._lost: BasculeError | None = None
@@ -86,6 +98,12 @@ class Host:
     def upstream(self) -> Upstream | None:
         """The session, for what it knows of the server; ``None`` before there is one."""
         return self._upstream
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says of itself as a whole."""
+        info = None if self._upstream is None else self._upstream.info
+        return None if info is None else info.instructions
 
     # --- start and stop -------------------------------------------------------------------------------
 
@@ -161,6 +179,8 @@ class Host:
         except TimeoutError:
             raise self._not_in_time() from None
         self.started_at = time.time()
+        if self._on_relisted is not None:
+            stack.push_async_callback(_end_task, asyncio.create_task(self._relist(upstream, self._on_relisted)))
         self._listed.set_result(tools)
         return reader
 
@@ -218,10 +238,29 @@ class Host:
     # --- losing the server ----------------------------------------------------------------------------
 
     def _tools_changed(self) -> None:
-        """The new set is not trusted: the host is lost, and a restart looks at everything anew (N4.2.3)."""
+        """Without approved tools to measure it by, the new set is not trusted: the host is lost (N4.2.3)."""
         self._changed = True
-        if self._listed.done() and not self._stop.is_set():
+        if self._on_relisted is not None:
+            self._announced.set()
+        elif self._listed.done() and not self._stop.is_set():
             self._lose(McpProtocolError("the server announced other tools", hint="restart it to look at them"), True)
+            self._stop.set()
+
+    async def _relist(
+        self, upstream: Upstream, relisted: Callable[[Host, Sequence[JsonObject]], Awaitable[None]]
+    ) -> None:
+        """List again whenever other tools are announced, not more often than makes sense."""
+        try:
+            while True:
+                await self._announced.wait()
+                self._announced.clear()
+                async with asyncio.timeout(self._spec.manifest.startup_seconds):
+                    listed = await upstream.list_tools()
+                await relisted(self, listed)
+                await asyncio.sleep(_RELIST_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the set is not known any more
+            why = error.message if isinstance(error, BasculeError) else type(error).__name__
+            self._lose(McpProtocolError(f"the server announced other tools, and listing them failed: {why}"), True)
             self._stop.set()
 
     def _went_away(self, error: BaseException) -> None:

@@ -7,6 +7,7 @@ is measured by what was approved, on every start and whenever the server announc
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,17 +17,19 @@ from ...hookspecs import (
     ApprovalOutdated,
     ApprovalState,
     ApprovalView,
+    BasculeError,
     CommandView,
     Isolation,
     JsonObject,
     LaunchPlan,
     ToolApproval,
+    ToolResult,
     TrustApprovalRequired,
 )
 from ..admission import Admission
 from ..hosting import Host
 from ..manifest import Manifest
-from ..registry import Entry
+from ..naming import tool_id
 from ..trust import (
     INSTRUCTIONS,
     Approval,
@@ -97,7 +100,7 @@ class Approving:
     async def view(self, plugin: Installed) -> ApprovalView:
         """All that the approval rests on, as it is now."""
         look = await self._look(plugin.manifest)
-        return self._view(plugin, self._known(plugin), look)
+        return await asyncio.to_thread(self._view, plugin, self._known(plugin), look)
 
     async def approve(
         self, plugin: Installed, digest: str, tools: Sequence[str] | None, unsandboxed: bool
@@ -105,7 +108,7 @@ class Approving:
         """Take a yes; whoever calls holds the plugin's lock."""
         look = await self._look(plugin.manifest)
         approval = self._known(plugin)
-        now = self._view(plugin, approval, look)
+        now = await asyncio.to_thread(self._view, plugin, approval, look)
         if digest != now.digest:
             raise ApprovalOutdated(
                 f"what was shown of {plugin.id} is not what would run now", hint="look at it again, and answer that"
@@ -115,9 +118,11 @@ class Approving:
         elif now.state is ApprovalState.COMMAND:
             approval = approval.with_tools(approval.seen or Pins(), time.time())
         else:
-            approval = self._release(plugin, approval, tools)
+            approval = await self._release(plugin, approval, tools)
         self._kept.put(plugin.manifest, approval)
-        return self._view(plugin, approval, look)
+        if plugin.pins is not None:
+            plugin.pins = approval.pins
+        return await asyncio.to_thread(self._view, plugin, approval, look)
 
     async def _approve_command(self, plugin: Installed, look: Look, unsandboxed: bool) -> Approval:
         if look.plan is not None and look.launcher.isolation is Isolation.NONE and self.required and not unsandboxed:
@@ -139,7 +144,7 @@ class Approving:
         finally:
             await host.stop()
 
-    def _release(self, plugin: Installed, approval: Approval, tools: Sequence[str] | None) -> Approval:
+    async def _release(self, plugin: Installed, approval: Approval, tools: Sequence[str] | None) -> Approval:
         """Take ``tools`` out of quarantine, or all; unknown names are refused."""
         wanted = set(plugin.quarantined if tools is None else tools)
         unknown = sorted(wanted - plugin.quarantined.keys())
@@ -149,8 +154,11 @@ class Approving:
                 hint=f"there are {', '.join(sorted(plugin.quarantined)) or 'none'}",
             )
         pins, listed = approval.pins or Pins(), plugin.listed or Pins()
-        names = {f"{plugin.id}.{name}": name for name in listed.tools}
+        names = {tool_id(plugin.id, name): name for name in listed.tools}
         added = {names[tool]: listed.tools[names[tool]] for tool in wanted if tool in names}
+        await asyncio.to_thread(
+            self._admission(plugin.manifest).admit, list(added.values()), _Nowhere(), frozenset(), whole=False
+        )
         said = listed.instructions if INSTRUCTIONS in wanted else pins.instructions
         return replace(approval, pins=Pins({**pins.tools, **added}, said), approved_at=time.time())
 
@@ -166,3 +174,139 @@ class Approving:
 
     def _admission(self, manifest: Manifest) -> Admission:
         return Admission(manifest, self._hosts.converter(), self._house.lineup.permissions)
+
+    def _view(self, plugin: Installed, approval: Approval | None, look: Look) -> ApprovalView:
+        state, difference = _state(approval), tuple[str, ...]()
+        if approval is not None and approval.digest != look.digest:
+            state = ApprovalState.CHANGED
+            difference = differences(approval.facts, look.facts)
+        listed = None if approval is None or state is ApprovalState.CHANGED else self._listed(plugin, approval)
+        tools = () if approval is None or listed is None else self._tools(plugin.manifest, approval.pins, listed)
+        digest = look.digest if listed is None else whole_digest(look.digest, listed)
+        plugin.approval = state
+        isolation = {key: value for key, value in look.facts["isolation"].items() if key not in ("launcher", "tier")}
+        return ApprovalView(
+            plugin_id=plugin.id,
+            state=state,
+            digest=digest,
+            required=self.required,
+            pending=state is not ApprovalState.COMPLETE or any(tool.state in ("new", "changed") for tool in tools),
+            command=_command(look),
+            manifest=look.facts["manifest"],
+            tree=look.tree.digest,
+            files=len(look.tree.entries),
+            permissions=tuple(look.facts["permissions"]),
+            launcher=look.launcher.name,
+            tier=look.launcher.isolation.value,
+            isolation=isolation,
+            source=look.facts["source"],
+            tools=tools,
+            instructions=None if listed is None else listed.instructions,
+            difference=difference + _said(approval, listed),
+            warnings=look.warnings,
+            approved_at=None if approval is None else _moment(approval.approved_at),
+        )
+
+    def _listed(self, plugin: Installed, approval: Approval) -> Pins:
+        """What the server lists, as far as it is known: now, at the one start, or when it was approved."""
+        if approval.pins is None:
+            return approval.seen or Pins()
+        return plugin.listed or approval.pins
+
+    def _tools(self, manifest: Manifest, pins: Pins | None, listed: Pins) -> tuple[ToolApproval, ...]:
+        verdict = judge(pins or Pins(), list(listed.tools.values()), listed.instructions)
+        shown = []
+        for name, definition in sorted(listed.tools.items()):
+            state = "approved" if name not in verdict.quarantined else "changed"
+            if pins is None or name not in pins.tools:
+                state = "new"
+            difference = () if pins is None else verdict.quarantined.get(name, ())
+            shown.append(self._tool(manifest, definition, state, difference))
+        for name, definition in () if pins is None else sorted(pins.tools.items()):
+            if name in verdict.missing:
+                shown.append(self._tool(manifest, definition, "missing", ("approved, and no longer listed",)))
+        return tuple(shown)
+
+    def _tool(
+        self, manifest: Manifest, definition: JsonObject, state: str, difference: tuple[str, ...]
+    ) -> ToolApproval:
+        """One tool as it would be registered; one that can't be is shown as far as it can."""
+        try:
+            (entry,) = self._admission(manifest).admit([definition], _Nowhere(), frozenset(), whole=False)
+        except BasculeError as error:
+            name = tool_id(manifest.id, str(definition.get("name"))[:128])
+            return ToolApproval(name, state, tool_digest(definition), difference=(*difference, f"refused: {error}"))
+        tool = entry.tool
+        return ToolApproval(
+            name=tool.name,
+            state=state,
+            sha256=tool_digest(definition),
+            description=tool.description,
+            permission=tool.permission,
+            visibility=tool.visibility.value,
+            confirm=tool.confirm,
+            groups=tuple(sorted(tool.groups)),
+            difference=difference,
+        )
+
+
+class _Nowhere:
+    """Where calls of tools that are only looked at would go."""
+
+    generation = 0
+
+    async def call(self, *_: object) -> ToolResult:
+        raise NotImplementedError
+
+
+def _state(approval: Approval | None) -> ApprovalState:
+    if approval is None:
+        return ApprovalState.NONE
+    return ApprovalState.COMMAND if approval.pins is None else ApprovalState.COMPLETE
+
+
+def _command(look: Look) -> CommandView | None:
+    request, plan = look.request, look.plan
+    if request is None or plan is None:
+        return None
+    return CommandView(
+        executable=str(plan.executable),
+        resolved=os.path.realpath(plan.executable),
+        sha256=look.facts["executable"]["sha256"],
+        argv=tuple(plan.argv),
+        cwd=str(plan.cwd),
+        environment=tuple(sorted(plan.env)),
+        declared=tuple(sorted(request.env)),
+        passed=tuple(sorted(request.pass_env)),
+    )
+
+
+def _said(approval: Approval | None, listed: Pins | None) -> tuple[str, ...]:
+    """How the server's instructions differ from those approved."""
+    if approval is None or approval.pins is None or listed is None:
+        return ()
+    return judge(approval.pins, [], listed.instructions).instructions
+
+
+def _quarantined(plugin_id: str, verdict: Verdict) -> dict[str, tuple[str, ...]]:
+    named = {tool_id(plugin_id, name): lines for name, lines in verdict.quarantined.items()}
+    return {**named, INSTRUCTIONS: verdict.instructions} if verdict.instructions else named
+
+
+def _refused(plugin: Installed, why: str, difference: tuple[str, ...] = ()) -> TrustApprovalRequired:
+    told = f": {'; '.join(difference[:3])}" if difference else ""
+    more = f" and {len(difference) - 3} more" if len(difference) > 3 else ""
+    return TrustApprovalRequired(
+        f"{plugin.id} {why}{told}{more}",
+        hint=f"outside environment development only what was approved runs: bascule approve {plugin.id}; "
+        "for a trial, --dev lets it run with all your rights",
+        difference=difference,
+    )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _ignore(plugin: Installed, host: Host, error: BasculeError, changed: bool) -> None:
+    """A server that is only looked at may go whenever it likes."""

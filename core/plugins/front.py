@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...hookspecs import (
+    ApprovalView,
     BasculeError,
     PluginAlreadyInstalled,
     PluginHostUnavailable,
@@ -100,6 +101,23 @@ class Plugins:
             self._moves.look_at_grants(plugin)
             self._moves.save(plugin)
         return self._view(plugin)
+
+    # --- approve --------------------------------------------------------------------------------------
+
+    async def approval(self, plugin_id: str) -> ApprovalView:
+        plugin = self._find(plugin_id)
+        return await self._moves.approving.view(plugin)
+
+    async def approve(
+        self, plugin_id: str, digest: str, *, tools: Iterable[str] | None = None, unsandboxed: bool = False
+    ) -> ApprovalView:
+        """Take the owner's yes; what it lets out of quarantine is registered at once."""
+        plugin = self._find(plugin_id)
+        async with plugin.lock:
+            named = None if tools is None else tuple(tools)
+            view = await self._moves.approving.approve(plugin, digest, named, unsandboxed)
+            await self._moves.register_anew(plugin)
+        return view
 
     # --- enable and disable ---------------------------------------------------------------------------
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ...hookspecs import (
     BasculeError,
     Child,
     ClientTransport,
     HookPluginBroken,
-    Isolation,
+    JsonObject,
     Launcher,
+    LaunchPlan,
     LaunchRequest,
     SettingsInvalid,
     ToolConverter,
@@ -26,6 +27,9 @@ _DIALECT = "mcp"
 Lost = Callable[[Installed, Host, BasculeError, bool], None]
 """Told when a ready server goes away by itself; the last says whether only its tools have changed."""
 
+Relisted = Callable[[Installed, Host, Sequence[JsonObject]], Awaitable[None]]
+"""Given what a ready server lists after it announced other tools; what it raises ends the host."""
+
 
 class Hosts:
     """Makes hosts."""
@@ -33,14 +37,23 @@ class Hosts:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    def make(self, plugin: Installed, lost: Lost) -> Host:
-        """A host for the plugin's present generation; starts nothing."""
+    def make(
+        self,
+        plugin: Installed,
+        lost: Lost,
+        cleared: LaunchPlan | None = None,
+        relisted: Relisted | None = None,
+    ) -> Host:
+        """A host for the plugin's present generation; starts nothing.
+
+        ``cleared`` is all that it may start then. With ``relisted`` a server may announce other tools and goes on.
+        """
         manifest = plugin.manifest
         spec = HostSpec(
             manifest,
             self._transport(manifest),
             self.converter(),
-            self._launch_for(manifest),
+            self._launch_for(manifest, cleared),
             self._house.limits,
             self._house.version,
             self._house.redactor.redact,
@@ -49,7 +62,9 @@ class Hosts:
         def on_lost(host: Host, error: BasculeError, changed: bool) -> None:
             lost(plugin, host, error, changed)
 
-        return Host(spec, plugin.generation, on_lost)
+        if relisted is None:
+            return Host(spec, plugin.generation, on_lost)
+        return Host(spec, plugin.generation, on_lost, lambda host, listed: relisted(plugin, host, listed))
 
     def converter(self) -> ToolConverter:
         """The converter of what the servers speak; raises ``HookPluginBroken`` where there is none."""
@@ -73,28 +88,26 @@ class Hosts:
             )
         return launchers[name]
 
-    def check_trust(self, manifest: Manifest) -> None:
-        """The gate before every start (N6.9); raises ``TrustApprovalRequired``."""
-        launcher = self.launcher(manifest.id)
-        if self._transport(manifest).starts_process:
-            self._check_isolation(manifest.id, launcher)
+    def plan(self, manifest: Manifest, request: LaunchRequest) -> LaunchPlan:
+        """What ``request`` would start: the same for a start, a preview and an approval."""
+        return self._house.planner.plan(request, self._house.limits)
 
     def _transport(self, manifest: Manifest) -> ClientTransport:
         return self._house.lineup.client_transports[manifest.transport]
 
-    def _check_isolation(self, plugin_id: str, launcher: Launcher) -> None:
-        """Outside development nothing runs with the bridge's own rights (N6.9)."""
-        if self._house.settings.environment != "development" and launcher.isolation is Isolation.NONE:
-            raise TrustApprovalRequired(
-                f"{plugin_id} would run with all your rights: the launcher {launcher.name!r} isolates nothing",
-                hint="outside environment development that is refused; for a trial, --dev lets it run",
-            )
+    def _launch_for(
+        self, manifest: Manifest, cleared: LaunchPlan | None
+    ) -> Callable[[LaunchRequest], Awaitable[Child]]:
+        """Start what was cleared and nothing else; outside development nothing else is cleared (N6.9)."""
 
-    def _launch_for(self, manifest: Manifest) -> Callable[[LaunchRequest], Awaitable[Child]]:
         async def launch(request: LaunchRequest) -> Child:
             launcher = self.launcher(manifest.id)
-            self._check_isolation(manifest.id, launcher)
-            plan = self._house.planner.plan(request, self._house.limits)
+            plan = self.plan(manifest, request)
+            if plan != cleared and self._house.settings.environment != "development":
+                raise TrustApprovalRequired(
+                    f"the transport of {manifest.id} would start something else than what was approved",
+                    hint="the hook plugin that offers the transport must preview what it starts",
+                )
             return await launcher.launch(plan)
 
         return launch

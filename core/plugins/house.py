@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...hookspecs import Limits
 from ..events import Events
@@ -26,6 +27,7 @@ class House:
     planner: Planner
     redactor: Redactor
     version: str
+    state: Path
 
     @property
     def limits(self) -> Limits:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ...hookspecs import BasculeError, HostView, PluginView
+from ...hookspecs import ApprovalState, BasculeError, HostView, PluginView
 from ..admission import requested
 from ..hosting import Host
 from ..manifest import Manifest
 from ..registry import Registry
 from ..states import START_ROW, Row
+from ..trust import Pins
 
 
 @dataclass(slots=True, eq=False)
 class Installed:
-    """An installed plugin. ``kept`` = its record outlives this bridge."""
+    """An installed plugin. ``kept`` = its record outlives this bridge.
+
+    ``pins`` are what its tools are measured by (``None``: by the manifest alone), ``listed`` is what its server listed
+    last, ``quarantined`` what of that was not approved, and how it differs.
+    """
 
     manifest: Manifest
     kept: bool
@@ -26,6 +32,10 @@ class Installed:
     host: Host | None = None
     generation: int = 0
     enabled: bool = False
+    approval: ApprovalState = ApprovalState.NONE
+    pins: Pins | None = None
+    listed: Pins | None = None
+    quarantined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -48,6 +58,8 @@ def plugin_view(plugin: Installed, registry: Registry) -> PluginView:
         tools=tuple(sorted(entry.tool.name for entry in registry.of(manifest.id))),
         restart_allowed=plugin.row.restart,
         host=host_view(plugin, registry),
+        approval=plugin.approval.value,
+        quarantined=tuple(sorted(plugin.quarantined)),
     )
 
 

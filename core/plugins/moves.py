@@ -14,6 +14,7 @@ from ...hookspecs import (
     BasculeError,
     HostChanged,
     JsonObject,
+    LaunchPlan,
     PluginHostUnavailable,
     PluginPermissionRequired,
     PluginState,
@@ -21,8 +22,10 @@ from ...hookspecs import (
 )
 from ..admission import Admission, requested
 from ..hosting import Host
+from ..registry import Entry
 from ..states import Happening, after, possible
 from ..store import PluginRecord
+from .approving import Approving
 from .hosts import Hosts
 from .house import House
 from .installed import Installed
@@ -36,19 +39,22 @@ class Moves:
     def __init__(self, house: House) -> None:
         self._house = house
         self._hosts = Hosts(house)
+        self.approving = Approving(house, self._hosts)
 
     # --- start ----------------------------------------------------------------------------------------
 
     async def start(self, plugin: Installed) -> None:
         """Take the steps of N4.1; any that fails leaves nothing half-enabled."""
         manifest = plugin.manifest
-        self._admit_to_start(plugin)
+        cleared = await self._admit_to_start(plugin)
         plugin.enabled = True
         plugin.generation += 1
         self._move(plugin, Happening.START)
         try:
             self._house.registry.check_free(manifest.id, list(manifest.tools))
-            host = plugin.host = self._hosts.make(plugin, self._lost)
+            host = plugin.host = self._hosts.make(
+                plugin, self._lost, cleared, None if plugin.pins is None else self._relisted
+            )
             listed = await host.start()
             try:
                 await self._register(plugin, host, listed)
@@ -66,24 +72,41 @@ class Moves:
         finally:
             self.save(plugin)
 
-    def _admit_to_start(self, plugin: Installed) -> None:
-        """The environment gate comes before everything else (N6.9), then the grants (N4.1.1)."""
+    async def _admit_to_start(self, plugin: Installed) -> LaunchPlan | None:
+        """The approval comes before everything else (N6.9), then the grants (N4.1.1); returns what may be started."""
         try:
-            self._hosts.check_trust(plugin.manifest)
+            cleared = await self.approving.clear(plugin)
         except BasculeError as error:
             plugin.reason = error
             raise
         missing = requested(plugin.manifest) - plugin.granted
         if missing:
             raise _grants_missing(plugin.id, missing)
+        return cleared
 
     async def _register(self, plugin: Installed, host: Host, listed: Sequence[JsonObject]) -> None:
         admission = Admission(plugin.manifest, self._hosts.converter(), self._house.lineup.permissions)
-        entries = await asyncio.to_thread(admission.admit, listed, host, plugin.granted)
+        may = self.approving.sort(plugin, listed, host.instructions)
+        whole = plugin.pins is None
+        entries = await asyncio.to_thread(admission.admit, may, host, plugin.granted, whole=whole)
+        if plugin.row.plugin is PluginState.READY and _same(entries, self._house.registry.of(plugin.id)):
+            return
         host.admitted()
         self._house.registry.replace(plugin.id, entries)
-        self._move(plugin, Happening.STARTED)
+        if plugin.row.plugin is not PluginState.READY:
+            self._move(plugin, Happening.STARTED)
         self._tell_tools(plugin.id)
+
+    async def register_anew(self, plugin: Installed) -> None:
+        """Measure what a running server lists by what is approved now."""
+        if plugin.row.plugin is PluginState.READY and plugin.host is not None and plugin.listed is not None:
+            await self._register(plugin, plugin.host, list(plugin.listed.tools.values()))
+
+    async def _relisted(self, plugin: Installed, host: Host, listed: Sequence[JsonObject]) -> None:
+        """The server of an approved plugin announced other tools: no call in flight notices (N4.2.3)."""
+        async with plugin.lock:
+            if plugin.host is host and plugin.row.plugin is PluginState.READY:
+                await self._register(plugin, host, listed)
 
     # --- stop -----------------------------------------------------------------------------------------
 
@@ -156,6 +179,11 @@ class Moves:
     def _tell_tools(self, plugin_id: str) -> None:
         names = tuple(entry.tool.name for entry in self._house.registry.of(plugin_id))
         self._house.events.publish(ToolsChanged(plugin_id, names))
+
+
+def _same(new: Sequence[Entry], old: Sequence[Entry]) -> bool:
+    by_name = {entry.tool.name: entry.tool for entry in old}
+    return by_name == {entry.tool.name: entry.tool for entry in new}
 
 
 def _grants_missing(plugin_id: str, missing: Iterable[str]) -> PluginPermissionRequired:

@@ -4,8 +4,23 @@
 Nothing here starts a plugin.
 """
 
+from .facts import command_digest, differences, whole_digest
 from .kept import Approval, InState, Kept
 from .look import Look, Looker
 from .pins import INSTRUCTIONS, Pins, Verdict, judge, tool_digest
 
-__all__ = ["INSTRUCTIONS", "Approval", "InState", "Kept", "Look", "Looker", "Pins", "Verdict", "judge", "tool_digest"]
+__all__ = [
+    "INSTRUCTIONS",
+    "Approval",
+    "InState",
+    "Kept",
+    "Look",
+    "Looker",
+    "Pins",
+    "Verdict",
+    "command_digest",
+    "differences",
+    "judge",
+    "tool_digest",
+    "whole_digest",
+]

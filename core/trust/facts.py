@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .canonical import digest_of, shown
+from .pins import Pins
 
 Facts = Mapping[str, Any]
 
@@ -41,6 +42,11 @@ _LABELS = {
 def command_digest(facts: Facts) -> str:
     """What the first question is about."""
     return digest_of("command", facts)
+
+
+def whole_digest(command: str, pins: Pins) -> str:
+    """What the second question is about: the command's digest, and what its server lists."""
+    return digest_of("whole", {"command": command, "definitions": pins.digest})
 
 
 def differences(old: Facts, new: Facts) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A look at a plugin as it would run now: the facts that its approval is bound to. Starts nothing; may take a thread."""
+"""A look at a plugin as it would run now: the facts that its approval is bound to. Starts nothing."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Pins:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``approved`` may stand in the registry; ``quarantined`` says what each of the others changed, by the server's name.
+    """``approved`` may stand in the registry; ``quarantined`` says how each of the others differs, by its own name.
 
     ``instructions`` says how these changed, ``missing`` what was approved and is no longer listed.
     """
