@@ -106,6 +106,23 @@ def host(settings: Settings) -> Host:
     return opened
 
 
+Approve = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def approve() -> Approve:
+    """Answers both questions about a plugin with yes, and grants all that it asks for."""
+
+    async def yes(bridge: Bridge, plugin_id: str = "mcp-fixture", *, unsandboxed: bool = True) -> None:
+        view = await bridge.plugins.approval(plugin_id)
+        view = await bridge.plugins.approve(plugin_id, view.digest, unsandboxed=unsandboxed)
+        view = await bridge.plugins.approve(plugin_id, view.digest)
+        assert not view.pending
+        await bridge.plugins.grant(plugin_id, view.permissions)
+
+    return yes
+
+
 @pytest.fixture
 def plugin_copy(tmp_path: Path) -> Callable[..., Path]:
     """Copies a fixture plugin into the test's own folder and edits its manifest."""

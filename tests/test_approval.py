@@ -14,18 +14,6 @@ def production(settings: Settings) -> Settings:
     return settings.with_(environment="production")
 
 
-async def approved(bridge: Bridge, plugin_id: str = "mcp-fixture") -> None:
-    """Both questions answered with yes, and all permissions granted."""
-    plugins = bridge.plugins
-    view = await plugins.approval(plugin_id)
-    view = await plugins.approve(plugin_id, view.digest, unsandboxed=True)
-    assert view.state is ApprovalState.COMMAND
-    view = await plugins.approve(plugin_id, view.digest)
-    assert view.state is ApprovalState.COMPLETE
-    assert not view.pending
-    await plugins.grant(plugin_id, view.permissions)
-
-
 @pytest.mark.req("N6.10", "N6.9")
 async def test_two_questions_and_it_runs(production, echo):
     async with Bridge(production) as bridge:
@@ -60,11 +48,11 @@ async def test_a_digest_that_was_not_shown_is_refused(production, echo):
 
 
 @pytest.mark.req("N6.10")
-async def test_a_changed_file_is_told_and_starts_nothing(production, echo, plugin_copy):
+async def test_a_changed_file_is_told_and_starts_nothing(production, echo, plugin_copy, approve):
     folder = plugin_copy(echo)
     async with Bridge(production) as bridge:
         await bridge.plugins.install(folder)
-        await approved(bridge)
+        await approve(bridge)
         with (folder / "server.py").open("a") as file:
             file.write("\n")
         with pytest.raises(TrustApprovalRequired) as refusal:

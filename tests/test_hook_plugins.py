@@ -132,8 +132,8 @@ def test_a_strangers_transport_that_pip_installs_hosts_a_server(bascule, tmp_pat
     assert (plugin["distribution"], plugin["version"], plugin["state"]) == ("bascule-tcp-transport", "0.3.0", "ok")
     assert plugin["offers"] == {"bascule_client_transports": ["tcp"]}
 
-    refused = bascule(*call)  # no process starts, so nothing needs --dev; the grants are missing all the same
-    assert (refused.code, refused.json["error"]["code"]) == (3, "PLUGIN_PERMISSION_REQUIRED")
+    refused = bascule(*call)  # no process starts, and yet it has not been approved
+    assert (refused.code, refused.json["error"]["code"]) == (3, "MCP_TRUST_APPROVAL_REQUIRED")
     answer = bascule(*call, "--dev")
     assert answer.code == 0
     assert answer.json["output"]["message"] == "through a port"
@@ -145,14 +145,13 @@ def test_a_strangers_transport_that_pip_installs_hosts_a_server(bascule, tmp_pat
 
 
 @pytest.mark.req("D5", "N4.2.2")
-async def test_a_strangers_transport_has_the_whole_life_of_a_host(strangers, settings, tcp_plugin, until):
+async def test_a_strangers_transport_has_the_whole_life_of_a_host(strangers, settings, tcp_plugin, approve):
     strangers.install("bascule-tcp-transport")
     production = settings.with_(environment="production")
-    async with (
-        Bridge(production, plugins=[tcp_plugin], grant=True, remember=False) as bridge,
-        bridge.run("test") as run,
-    ):
-        assert bridge.failures == {}
+    async with Bridge(production, remember=False) as bridge, bridge.run("test") as run:
+        await bridge.plugins.install(tcp_plugin)
+        await approve(bridge, "tcp-fixture", unsandboxed=False)  # there is no process that could be isolated
+        await bridge.plugins.enable("tcp-fixture")
         assert (await run.call("tcp-fixture.echo", {"message": "x"})).output["message"] == "x"
         await bridge.plugins.restart("tcp-fixture")
         assert (await run.call("tcp-fixture.large", {"bytes": 200_000})).text
