@@ -29,6 +29,7 @@ from ..hookspecs import (
     SettingsInvalid,
     ToolConverter,
 )
+from .children import Children
 from .database import DATABASE_NAME
 from .discovery import discover
 from .documents import near
@@ -42,7 +43,7 @@ from .redaction import Redactor
 from .registry import Registry
 from .runs import AgentRuns, OpenRuns
 from .settings import HookConfig, Settings
-from .store import StateLock, Store, default_state_directory
+from .store import PluginRecord, StateLock, Store, default_state_directory
 from .tokens import Tokens, keep_owner_token
 from .traces import Traces
 from .versions import version
@@ -104,9 +105,10 @@ def state_directory(settings: Settings) -> Path:
 class Bridge:
     """Everything that runs between the hook plugins and whoever calls.
 
-    ``plugins`` are directories to host for this bridge alone; ``grant`` grants them all that they declare. With
-    ``remember`` the bridge holds the state directory's lock and brings back what was enabled there; without, it
-    only reads grants and adds traces (a one-shot command).
+    ``plugins`` are directories to host for this bridge alone, in place of installed ones of the same id; ``grant``
+    grants them all that they declare. With ``remember`` the bridge holds the state directory's lock, brings back what
+    is installed there and starts what was enabled (``start``); without, it only reads grants and adds traces (a
+    one-shot command), and knows what is installed only on ``recall``.
     """
 
     def __init__(
@@ -116,14 +118,19 @@ class Bridge:
         plugins: Iterable[Path] = (),
         grant: bool = False,
         remember: bool = True,
+        recall: bool | None = None,
+        start: bool = True,
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self._directories = tuple(plugins)
         self._grant = grant
         self._remember = remember
+        self._recall = remember if recall is None else recall
+        self._start = start
         self._stack = AsyncExitStack()
         self._starting: list[asyncio.Task[None]] = []
-        self.failures: dict[str, BasculeError] = {}
+        self._failures: dict[str, BasculeError] = {}
+        self._failed_starts: dict[str, BasculeError] = {}
         self.closed: BasculeError | None = None
         self.opened: list[str] = []
 
@@ -148,6 +155,9 @@ class Bridge:
             self._endpoint = self._stack.enter_context(Endpoint(state))
         self._store = Store.open(state)
         self._stack.callback(self._store.close)
+        children = Children(self._store)
+        if self._remember:
+            await asyncio.to_thread(children.reap)
         self.lineup = lineup_for(settings)
         self._look_for_missing_guards()
         redactor = Redactor()
@@ -164,6 +174,7 @@ class Bridge:
                 self.registry,
                 self._events,
                 Planner(settings.executables),
+                children,
                 redactor,
                 version(),
                 state,
@@ -211,21 +222,22 @@ class Bridge:
     async def _start_plugins(self) -> None:
         """Start what was asked for, and what was enabled when this state was last used; in the background."""
         slots = asyncio.Semaphore(self.settings.limits.parallel_starts)
-        if self._remember:
-            for record in self._store.load_plugins():
-                await self._bring_back(record.directory, record.plugin_id, record.enabled, slots)
         for directory in self._directories:
             await self._take_in(directory, slots)
+        given = {view.plugin_id for view in self.plugins.list()}
+        for record in self._store.load_plugins() if self._recall else ():
+            if record.plugin_id not in given:
+                await self._bring_back(record, slots)
 
-    async def _bring_back(self, directory: Path, plugin_id: str, enabled: bool, slots: asyncio.Semaphore) -> None:
-        try:
-            view = await self.plugins.install(directory)
-        except BasculeError as error:
-            self.failures[plugin_id] = error
-            log.error("%s is not back: %s", plugin_id, error)
-            return
-        if enabled and view.state is PluginState.DISABLED:
-            self._start_soon(view.plugin_id, slots)
+    async def _bring_back(self, record: PluginRecord, slots: asyncio.Semaphore) -> None:
+        plugin_id = record.plugin_id
+        wanted = await self.plugins.bring_back(record, keep=self._remember)
+        reason = self.plugins.why(plugin_id)
+        if record.enabled and reason is not None:
+            self._failed_starts[plugin_id] = reason
+            log.error("%s is not back: %s", plugin_id, reason)
+        if wanted and self._start:
+            self._start_soon(plugin_id, slots)
 
     async def _take_in(self, directory: Path, slots: asyncio.Semaphore) -> None:
         try:
@@ -233,7 +245,7 @@ class Bridge:
             if self._grant:
                 await self.plugins.grant(view.plugin_id, view.permissions)
         except BasculeError as error:
-            self.failures[str(directory)] = error
+            self._failures[str(directory)] = error
             return
         self._start_soon(view.plugin_id, slots)
 
@@ -243,7 +255,7 @@ class Bridge:
                 try:
                     await self.plugins.enable(plugin_id)
                 except BasculeError as error:
-                    self.failures[plugin_id] = error
+                    self._failed_starts[plugin_id] = error
 
         self._starting.append(asyncio.create_task(start(), name=f"start {plugin_id}"))
 
@@ -256,6 +268,13 @@ class Bridge:
         """Wait until every plugin that was to be started is up or has failed; the reasons stand in ``failures``."""
         if self._starting:
             await asyncio.wait(self._starting)
+
+    @property
+    def failures(self) -> Mapping[str, BasculeError]:
+        """What did not come up and still is not: plugins by their id (or directory), ways in by their name."""
+        started = {view.plugin_id: self.plugins.why(view.plugin_id) for view in self.plugins.list()}
+        waiting = {name: error for name, error in self._failed_starts.items() if started.get(name) is error}
+        return {**self._failures, **waiting}
 
     # --- use ------------------------------------------------------------------------------------------
 
@@ -314,10 +333,10 @@ class Bridge:
         try:
             await stack.enter_async_context(transport.serve(View(self, transport)))
         except BasculeError as error:
-            self.failures[name] = error
+            self._failures[name] = error
         except Exception as error:
             log.exception("server transport %s failed", name)
-            self.failures[name] = BasculeError(f"the server transport {name} did not open: {error}")
+            self._failures[name] = BasculeError(f"the server transport {name} did not open: {error}")
         else:
             return True
         return False

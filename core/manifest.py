@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, Field, ValidationInfo, WrapValidator
 
 from ..hookspecs import errors
-from ..hookspecs.config import Limits
+from ..hookspecs.config import Limits, Section
 from ..hookspecs.tools import DEFAULT_PERMISSION, Visibility
 from ..hookspecs.transports import ClientTransport
 from .documents import Document, Problem, check, fault, meant, quoted
@@ -195,6 +195,25 @@ def load_manifest(
         "digest": document.digest,
     }
     return Manifest.model_construct(**dict(file)).model_copy(update=beside)
+
+
+def remembered_manifest(plugin_id: str, directory: Path, text: str, digest: str) -> Manifest:
+    """What is left of a manifest that can't be read any more: who it was. It declares nothing."""
+    return Manifest.model_construct(
+        id=plugin_id,
+        name=plugin_id,
+        version="",
+        permissions=(),
+        contributes=Contributes(tools=()),
+        backend_type="mcp",
+        transport="",
+        tools=MappingProxyType({}),
+        backend=Section(),
+        directory=directory,
+        path=directory / MANIFEST_NAME,
+        text=text,
+        digest=digest,
+    )
 
 
 def _read(directory: Path) -> Document:

@@ -17,6 +17,7 @@ from ..hookspecs import PluginState as P
 class Happening(StrEnum):
     """What can happen to a plugin."""
 
+    UNREADABLE = "unreadable"
     GRANTS_MISSING = "grants missing"
     GRANTS_COMPLETE = "grants complete"
     START = "start"
@@ -43,10 +44,12 @@ _AWAITING = Row(P.AWAITING_GRANTS, H.STOPPED)
 _ENABLING = Row(P.ENABLING, H.STARTING)
 _READY = Row(P.READY, H.READY, tools=True, restart=True)
 _FAILED = Row(P.ERROR, H.ERROR, restart=True)
+_UNREADABLE = Row(P.ERROR, H.ERROR)
 _UNHEALTHY = Row(P.ERROR, H.UNHEALTHY, restart=True)
 _DISABLING = Row(P.DISABLING, H.STOPPED)
 
 TABLE: Mapping[Happening, Mapping[P, Row]] = {
+    Happening.UNREADABLE: {P.INSTALLED: _UNREADABLE},
     Happening.GRANTS_MISSING: {P.INSTALLED: _AWAITING, P.AWAITING_GRANTS: _AWAITING, P.DISABLED: _AWAITING},
     Happening.GRANTS_COMPLETE: {P.INSTALLED: _DISABLED, P.AWAITING_GRANTS: _DISABLED, P.DISABLED: _DISABLED},
     # a running or failed host is started anew by restart, which stops it first

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,18 @@ class PluginRecord:
     state: str
     reason: str | None
     installed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRecord:
+    """A process that was to be started. ``bridge`` names the process that started it, ``process`` it itself."""
+
+    seq: int
+    bridge: str
+    directory: Path
+    argv: tuple[str, ...]
+    pid: int | None
+    process: str | None
 
 
 class Store:
@@ -90,9 +103,10 @@ class Store:
         )
 
     def delete_plugin(self, plugin_id: str) -> None:
-        """Forget the plugin's record; its grants stay until ``delete_grants``."""
+        """Forget the plugin and what was granted to it."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM plugins WHERE plugin_id = ?", (plugin_id,))
+            connection.execute("DELETE FROM grants WHERE plugin_id = ?", (plugin_id,))
 
     def grants(self, directory: Path, digest: str) -> frozenset[str]:
         """Return what was granted to this directory with this very manifest; a changed one has nothing (N3.5)."""
@@ -110,10 +124,33 @@ class Store:
                 (plugin_id, os.fsencode(directory), digest, json.dumps(sorted(permissions))),
             )
 
-    def delete_grants(self, plugin_id: str) -> None:
-        """Take every grant of this plugin, of all its directories and manifests."""
+    def child_begins(self, plugin_id: str, bridge: str, directory: Path, argv: Iterable[str]) -> int:
+        """Keep that a process is about to be started; returns the record's number."""
+        values = (plugin_id, bridge, os.fsencode(directory), json.dumps(list(argv)), time.time())
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM grants WHERE plugin_id = ?", (plugin_id,))
+            cursor = connection.execute(
+                "INSERT INTO children (plugin_id, bridge, directory, argv, started_at) VALUES (?, ?, ?, ?, ?)", values
+            )
+            return int(cursor.lastrowid or 0)
+
+    def child_is(self, seq: int, pid: int, process: str) -> None:
+        """Keep which process it became."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE children SET pid = ?, process = ? WHERE seq = ?", (pid, process, seq))
+
+    def child_ended(self, seq: int) -> None:
+        """Forget a process: nothing of it is left."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM children WHERE seq = ?", (seq,))
+
+    def children(self) -> tuple[ChildRecord, ...]:
+        """Return every process whose end was not seen."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT seq, bridge, directory, argv, pid, process FROM children").fetchall()
+        return tuple(
+            ChildRecord(seq, bridge, Path(os.fsdecode(directory)), tuple(json.loads(argv)), pid, process)
+            for seq, bridge, directory, argv, pid, process in rows
+        )
 
     def approval(self, plugin_id: str, directory: Path) -> str | None:
         """Return the document that was kept of this plugin in this directory."""

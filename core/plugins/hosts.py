@@ -108,6 +108,6 @@ class Hosts:
                     f"the transport of {manifest.id} would start something else than what was approved",
                     hint="the hook plugin that offers the transport must preview what it starts",
                 )
-            return await launcher.launch(plan)
+            return await self._house.children.launch(launcher, plan, manifest.id)
 
         return launch

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...hookspecs import Limits
+from ..children import Children
 from ..events import Events
 from ..launching import Planner
 from ..lineup import Lineup
@@ -25,6 +26,7 @@ class House:
     registry: Registry
     events: Events
     planner: Planner
+    children: Children
     redactor: Redactor
     version: str
     state: Path

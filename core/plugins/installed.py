@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,15 +11,16 @@ from datetime import UTC, datetime
 from ...hookspecs import ApprovalState, BasculeError, HostView, PluginView
 from ..admission import requested
 from ..hosting import Host
-from ..manifest import Manifest
+from ..manifest import Manifest, remembered_manifest
 from ..registry import Registry
-from ..states import START_ROW, Row
+from ..states import START_ROW, Happening, Row, after
+from ..store import PluginRecord
 from ..trust import Pins
 
 
 @dataclass(slots=True, eq=False)
 class Installed:
-    """An installed plugin. ``kept`` = its record outlives this bridge.
+    """An installed plugin. ``kept`` = its record outlives this bridge; times are in seconds since 1970.
 
     ``pins`` are what its tools are measured by (``None``: by the manifest alone), ``listed`` is what its server listed
     last, ``quarantined`` what of that was not approved, and how it differs.
@@ -36,11 +38,38 @@ class Installed:
     pins: Pins | None = None
     listed: Pins | None = None
     quarantined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    installed_at: float = field(default_factory=time.time)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def id(self) -> str:
         return self.manifest.id
+
+    @classmethod
+    def unreadable(cls, record: PluginRecord, reason: BasculeError, *, kept: bool) -> Installed:
+        """One whose manifest can't be read now; what it said when it was installed is all that is known."""
+        return cls(
+            remembered_manifest(record.plugin_id, record.directory, record.manifest, record.digest),
+            kept,
+            after(START_ROW.plugin, Happening.UNREADABLE),
+            reason,
+            enabled=record.enabled,
+            installed_at=record.installed_at,
+        )
+
+    def record(self) -> PluginRecord:
+        """What outlives the bridge."""
+        manifest = self.manifest
+        return PluginRecord(
+            manifest.id,
+            manifest.directory,
+            manifest.digest,
+            manifest.text,
+            self.enabled,
+            self.row.plugin.value,
+            None if self.reason is None else str(self.reason),
+            self.installed_at,
+        )
 
 
 def plugin_view(plugin: Installed, registry: Registry) -> PluginView:

@@ -24,7 +24,6 @@ from ..admission import Admission, requested
 from ..hosting import Host
 from ..registry import Entry
 from ..states import Happening, after, possible
-from ..store import PluginRecord
 from .approving import Approving
 from .hosts import Hosts
 from .house import House
@@ -81,7 +80,8 @@ class Moves:
             raise
         missing = requested(plugin.manifest) - plugin.granted
         if missing:
-            raise _grants_missing(plugin.id, missing)
+            plugin.reason = _grants_missing(plugin.id, missing)
+            raise plugin.reason
         return cleared
 
     async def _register(self, plugin: Installed, host: Host, listed: Sequence[JsonObject]) -> None:
@@ -141,33 +141,23 @@ class Moves:
 
     # --- what becomes of it ---------------------------------------------------------------------------
 
-    def look_at_grants(self, plugin: Installed) -> None:
-        """Let a plugin that does not run wait for the grants that it lacks, or no longer wait."""
+    def look_at_grants(self, plugin: Installed, *, changed: bool = False) -> None:
+        """Let a plugin that does not run wait for the grants that it lacks, or no longer wait.
+
+        ``changed`` = since its manifest has.
+        """
         if not possible(plugin.row.plugin, Happening.GRANTS_COMPLETE):
             return
         missing = requested(plugin.manifest) - plugin.granted
         if missing:
-            self._move(plugin, Happening.GRANTS_MISSING, _grants_missing(plugin.id, missing))
+            self._move(plugin, Happening.GRANTS_MISSING, _grants_missing(plugin.id, missing, changed=changed))
         else:
             self._move(plugin, Happening.GRANTS_COMPLETE)
 
     def save(self, plugin: Installed) -> None:
         """Keep the plugin's record, where it is to be kept."""
-        if not plugin.kept:
-            return
-        manifest = plugin.manifest
-        self._house.store.save_plugin(
-            PluginRecord(
-                manifest.id,
-                manifest.directory,
-                manifest.digest,
-                manifest.text,
-                plugin.enabled,
-                plugin.row.plugin.value,
-                None if plugin.reason is None else str(plugin.reason),
-                0.0,
-            )
-        )
+        if plugin.kept:
+            self._house.store.save_plugin(plugin.record())
 
     def _move(self, plugin: Installed, happening: Happening, reason: BasculeError | None = None) -> None:
         plugin.row = after(plugin.row.plugin, happening)
@@ -186,6 +176,7 @@ def _same(new: Sequence[Entry], old: Sequence[Entry]) -> bool:
     return by_name == {entry.tool.name: entry.tool for entry in new}
 
 
-def _grants_missing(plugin_id: str, missing: Iterable[str]) -> PluginPermissionRequired:
+def _grants_missing(plugin_id: str, missing: Iterable[str], *, changed: bool = False) -> PluginPermissionRequired:
     names = ", ".join(sorted(missing))
-    return PluginPermissionRequired(f"{plugin_id} has not been granted {names}", hint=f"grant {names} to {plugin_id}")
+    why = "has another manifest than it was installed with, and" if changed else "has"
+    return PluginPermissionRequired(f"{plugin_id} {why} not been granted {names}", hint=f"grant {names} to {plugin_id}")
