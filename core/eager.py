@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,6 +24,21 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         return result
     async with asyncio.timeout(seconds):
         return await _Rest[T](iterator, first)
+
+
+class WouldWait(Exception):
+    """What was to be done at once would have to wait."""
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of what waits for nothing; what would wait is given up, and ``WouldWait`` raised."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise WouldWait
 
 
 class _Rest(Awaitable[T]):

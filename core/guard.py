@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -22,12 +22,13 @@ from ..hookspecs import (
     Identities,
     Identity,
     Limits,
+    PromptAnswer,
     RequestRefused,
     ScopeRequired,
     TokenRequired,
 )
 from ..hookspecs.http_servers import Message, Receive, Scope, Send
-from .eager import within
+from .eager import WouldWait, at_once, within
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,19 @@ class Guard:
             if answer.in_time:
                 raise
 
+    def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None:
+        """Let the app answer on the spot (see ``PromptApp``) what passes here; all else goes the ordinary road."""
+        prompt: Callable[[Scope, bytes], PromptAnswer | None] | None = getattr(self.app, "answer_now", None)
+        if prompt is None:
+            return None
+        try:
+            headers = self._check_request(scope)
+            _check_length(headers, self.limits.http_body_bytes)
+            scope["bascule.identity"] = at_once(self._identify(scope["path"], headers))
+        except (_Refused, WouldWait):
+            return None  # the ordinary road asks again, and says why not
+        return None if b"transfer-encoding" in headers else prompt(scope, body)
+
     def _check_request(self, scope: Scope) -> dict[bytes, bytes]:
         if str(scope.get("http_version", "1.1")).startswith("2") and scope.get("scheme") == "http":
             raise _Refused(505, "cleartext HTTP/2 is not spoken here")
@@ -167,9 +181,7 @@ class _Body:
     __slots__ = ("_deadline", "_left", "_receive", "_seconds", "_whole")
 
     def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int, seconds: float) -> None:
-        length = headers.get(b"content-length")
-        if length is not None and (not length.isdigit() or int(length) > limit):
-            raise _too_large(limit) if length.isdigit() else _Refused(400, "the request's length is no number")
+        _check_length(headers, limit)
         self._receive = receive
         self._left = limit
         self._seconds = seconds
@@ -225,6 +237,12 @@ def _read_headers(lines: Any) -> dict[bytes, bytes]:
     if count > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
         raise _Refused(431, "the request's headers are too large")
     return headers
+
+
+def _check_length(headers: dict[bytes, bytes], limit: int) -> None:
+    length = headers.get(b"content-length")
+    if length is not None and (not length.isdigit() or int(length) > limit):
+        raise _too_large(limit) if length.isdigit() else _Refused(400, "the request's length is no number")
 
 
 def _check_content_type(headers: dict[bytes, bytes]) -> None:

@@ -137,7 +137,7 @@ from .errors import (
     TrustApprovalRequired,
 )
 from .exposure import EVERYTHING, Exposure, ExposurePolicy
-from .http_servers import ASGIApp, Bind, HttpServer
+from .http_servers import ASGIApp, Bind, HttpServer, PromptAnswer, PromptApp
 from .launchers import (
     ByteReader,
     ByteWriter,
@@ -270,6 +270,8 @@ __all__ = [
     "PluginView",
     "Progress",
     "ProgressListener",
+    "PromptAnswer",
+    "PromptApp",
     "RequestError",
     "RequestInvalid",
     "RequestRefused",

@@ -20,6 +20,27 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
+class PromptAnswer:
+    """A whole answer as plain text."""
+
+    status: int
+    body: bytes
+
+
+class PromptApp(Protocol):
+    """An ``ASGIApp`` that can answer some requests on the spot, without a task of their own.
+
+    A server that knows of it asks ``answer_now`` where a whole request is there and its connection owes no other
+    answer; ``None`` = the request goes the ordinary road, through the app itself. It must neither block nor have done
+    anything when it answers ``None``.
+    """
+
+    def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
     """Where to listen: a host and a port, or a Unix socket's path."""
 

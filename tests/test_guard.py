@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -34,6 +35,11 @@ class Recorder:
     def __init__(self) -> None:
         self.reached: list[str] = []
         self.bodies: list[bytes] = []
+        self.asked: list[str] = []
+
+    def answer_now(self, scope, body) -> None:
+        """Answer nothing on the spot: what we are asked here must then come the ordinary way, and nothing else."""
+        self.asked.append(f"{scope['method']} {scope['path']}")
 
     async def __call__(self, scope, receive, send) -> None:
         self.reached.append(f"{scope['method']} {scope['path']}")
@@ -53,8 +59,10 @@ class Recorder:
 
 
 @pytest.fixture
-def app() -> Recorder:
-    return Recorder()
+def app():
+    recorder = Recorder()
+    yield recorder
+    assert not Counter(recorder.asked) - Counter(recorder.reached)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from ...hookspecs import Caller, Gateway, Identity, Limits, SessionOptions
+from ...hookspecs import Caller, Gateway, Identity, Limits, PromptAnswer, SessionOptions
 from ...hookspecs.http_servers import Message, Receive, Scope, Send
 from .session import SseSession
 
@@ -24,6 +24,9 @@ KEEP_ALIVE_SECONDS = 15.0
 _CLOSE_SECONDS = 2.0  # less than what the HTTP servers give their apps to end
 
 _json = msgspec.json.Decoder(msgspec.Raw)
+
+_TAKEN = PromptAnswer(202, b"Accepted")
+_NO_SESSION = PromptAnswer(404, b"there is no such session: GET /sse again")
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -59,18 +62,25 @@ class SseApp:
         self._closing = False
         self._streams: set[asyncio.Task[Any]] = set()
 
+    def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None:
+        """Take a message on the spot; where it can't be taken, the ordinary road says why (see ``PromptApp``)."""
+        _, path = self._place(scope)
+        if path != "/messages" or scope["method"] != "POST":
+            return None
+        session = self._session(scope)
+        return _TAKEN if isinstance(session, SseSession) and self._take(session, body) is _TAKEN else None
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        prefix = scope.get("root_path") or self._prefix
-        path = scope["path"]
-        if prefix and path.startswith(f"{prefix}/"):
-            path = path[len(prefix) :]
+        prefix, path = self._place(scope)
         method = scope["method"]
         if path == "/messages":
             if method == "POST":
-                status, text = await self._post(scope, receive)
-                if status != 202:
-                    log.info("a message of %s was refused, %d: %s", _address(scope), status, text.decode())
-                await _answer(send, status, text)
+                answer = await self._post(scope, receive)
+                if answer is not _TAKEN:
+                    log.info(
+                        "a message of %s was refused, %d: %s", _address(scope), answer.status, answer.body.decode()
+                    )
+                await _answer(send, answer.status, answer.body)
             else:
                 await _answer(send, 405, b"POST messages here", [(b"allow", b"POST")])
         elif path == "/sse":
@@ -89,27 +99,42 @@ class SseApp:
         if self._streams:
             await asyncio.wait(self._streams, timeout=_CLOSE_SECONDS)
 
+    def _place(self, scope: Scope) -> tuple[str, str]:
+        """The prefix under which the app stands, and the path below it."""
+        prefix = scope.get("root_path") or self._prefix
+        path: str = scope["path"]
+        return prefix, path[len(prefix) :] if prefix and path.startswith(f"{prefix}/") else path
+
     # --- POST -----------------------------------------------------------------------------------------
 
-    async def _post(self, scope: Scope, receive: Receive) -> tuple[int, bytes]:
+    async def _post(self, scope: Scope, receive: Receive) -> PromptAnswer:
+        session = self._session(scope)
+        if isinstance(session, PromptAnswer):
+            return session
+        return self._take(session, await _read(receive))
+
+    def _session(self, scope: Scope) -> SseSession | PromptAnswer:
+        """The session that a message is for, or why there is none."""
         if not self._sessions:
-            return 409, b"no stream is open: GET /sse first"
+            return PromptAnswer(409, b"no stream is open: GET /sse first")
         wanted = _parameter(scope["query_string"], "session_id")
         if wanted is None:
-            return 400, b"the query names no session_id"
+            return PromptAnswer(400, b"the query names no session_id")
         session = self._sessions.get(wanted)
         if session is None or session.identity != scope["bascule.identity"]:
-            return 404, b"there is no such session: GET /sse again"
-        body = await _read(receive)
+            return _NO_SESSION
+        return session
+
+    def _take(self, session: SseSession, body: bytes) -> PromptAnswer:
         try:
             _json.decode(body)
         except (msgspec.DecodeError, RecursionError):
-            return 400, b"the body is no JSON"
+            return PromptAnswer(400, b"the body is no JSON")
         if session.ended:
-            return 404, b"there is no such session: GET /sse again"
+            return _NO_SESSION
         if not session.put(body):
-            return 429, b"too much waits to be read; slow down"
-        return 202, b"Accepted"
+            return PromptAnswer(429, b"too much waits to be read; slow down")
+        return _TAKEN
 
     # --- GET ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,192 @@
+"""What a connection of uvicorn is bounded by here, and requests that are answered without a task of their own.
+
+A request that is whole, alone on its connection and plain (HTTP/1.1, a body of known length, nothing to negotiate) is
+shown to the app's ``answer_now`` from the parser itself: a task, a cycle of messages and two writes for the word
+"Accepted" cost more than all that Bascule does with a message. Whatever is not answered so goes uvicorn's own way,
+as if it had just come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ...hookspecs.http_servers import PromptAnswer, Scope
+
+_HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
+_PROMPT_BYTES = 64 * 1024  # of a body that is held until it is whole
+
+_FAILED = PromptAnswer(500, b"Internal Server Error")
+
+log = logging.getLogger(__name__)
+
+AnswerNow = Callable[[Scope, bytes], PromptAnswer | None]
+
+_Base: Any = AutoHTTPProtocol
+
+
+class Bounded(_Base):  # type: ignore[misc]
+    """What uvicorn leaves unbounded: the time until a request's head is there and, with httptools, its size.
+
+    It also refuses, as RFC 9112, 3.2.2 lets it, a target that is no path: httptools would drop its authority unseen.
+    """
+
+    idle_seconds: float
+    _alarm: asyncio.TimerHandle | None = None
+    _quiet_since = 0.0
+    _in_head = False
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._wait_no_more()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait_no_more()
+            return
+        if self._alarm is None and not self.transport.is_closing():
+            self._wait()
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if not self.url.startswith(b"/"):
+            raise ValueError("the request's target is no path")
+        super().on_headers_complete()
+
+    def _wait(self) -> None:
+        self._quiet_since = self.loop.time()
+        self._alarm = self.loop.call_later(self.idle_seconds, self._ring)
+
+    def _wait_no_more(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _ring(self) -> None:
+        """Leave who was silent for too long; a prompt answer begins the time anew without moving the timer."""
+        due = self._quiet_since + self.idle_seconds
+        if self.loop.time() < due:
+            self._alarm = self.loop.call_at(due, self._ring)
+        else:
+            self._alarm = None
+            self.transport.abort()
+
+
+class Prompt(Bounded):
+    """On httptools: requests that are answered from the parser. ``held`` is the body of the one that may be."""
+
+    answer_now: AnswerNow
+    _held: bytes | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._held is not None:  # its body is still to come: the app waits for it, not we
+            self._hand_over()
+            self._wait_no_more()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what follows a body is no header, and nobody asks for it
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._is_plain():
+            self._in_head = False
+            self._held = b""
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._held is None:
+            super().on_body(body)
+            return
+        self._held += body
+        if len(self._held) > _PROMPT_BYTES:
+            self._hand_over()
+
+    def on_message_complete(self) -> None:
+        if self._held is not None:
+            if self._answer(self._held):
+                self._held = None
+                return
+            self._hand_over()
+        super().on_message_complete()
+
+    def _is_plain(self) -> bool:
+        """Whether the request is one to be held; none while the connection owes an answer or does not take it."""
+        parser, cycle = self.parser, self.cycle
+        return (
+            (cycle is None or cycle.response_complete)
+            and not self.pipeline
+            and not self.flow.write_paused
+            and not self.expect_100_continue
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
+            and self.url.startswith(b"/")
+            and not any(special in self.url for special in (b"%", b"#"))
+            and not self.transport.is_closing()
+        )
+
+    def _answer(self, body: bytes) -> bool:
+        path, _, query = self.url.partition(b"?")
+        self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
+        try:
+            answer = self.answer_now(self.scope, body)
+        except Exception:
+            log.exception("a prompt answer failed")
+            answer = _FAILED
+        if answer is None:
+            return False
+        self.transport.write(_written(answer))
+        self.server_state.total_requests += 1
+        self._quiet_since = self.loop.time()
+        return True
+
+    def _hand_over(self) -> None:
+        """Let uvicorn go on as if the head and what is there of the body had just come."""
+        held, self._held = self._held, None
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+            if held:
+                super().on_body(held)
+
+
+@lru_cache(maxsize=64)
+def _written(answer: PromptAnswer) -> bytes:
+    head = (
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
+        f"content-type: text/plain; charset=utf-8\r\ncontent-length: {len(answer.body)}\r\n\r\n"
+    )
+    return head.encode() + answer.body
+
+
+def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
+    """The protocol of a server that runs ``app``."""
+    members: dict[str, Any] = {"idle_seconds": idle_seconds}
+    answer_now: AnswerNow | None = getattr(app, "answer_now", None)
+    if answer_now is None or issubclass(AutoHTTPProtocol, H11Protocol):
+        return type("Protocol", (Bounded,), members)
+    return type("Protocol", (Prompt,), {**members, "answer_now": staticmethod(answer_now)})
