@@ -15,6 +15,8 @@ import click
 _COMMANDS = {
     "demo": ("tour", "Host the built-in fixture, call a tool, show the trace."),
     "check": ("check", "Read a plugin's manifest and show what would run; starts nothing."),
+    "approve": ("approvals", "Show all that a plugin would run and may do, and say yes to it."),
+    "diff": ("approvals", "Show how a plugin differs from what was approved."),
     "tools": ("tools", "List the tools of plugins."),
     "call": ("tools", "Call a tool."),
     "serve": ("serve", "Host plugins until stopped."),

@@ -91,9 +91,18 @@ class Approving:
             plugin.quarantined = {}
             return listed
         verdict = judge(plugin.pins, listed, instructions)
-        plugin.listed = Pins.of(listed, instructions)
+        seen, before = Pins.of(listed, instructions), plugin.listed
+        plugin.listed = seen
         plugin.quarantined = _quarantined(plugin.id, verdict)
+        if plugin.kept and plugin.quarantined and (before is None or before.digest != seen.digest):
+            self._remember(plugin, seen)
         return verdict.approved
+
+    def _remember(self, plugin: Installed, seen: Pins) -> None:
+        """Let the owner see the difference also when the server no longer runs."""
+        approval = self._kept.get(plugin.manifest)
+        if approval is not None:
+            self._kept.put(plugin.manifest, replace(approval, seen=seen))
 
     # --- the two questions ----------------------------------------------------------------------------
 
@@ -133,34 +142,43 @@ class Approving:
         seen = await self._probe(plugin, look)
         return Approval(look.facts, None, seen, time.time())
 
-    async def _probe(self, plugin: Installed, look: Look) -> Pins:
+    async def relist(self, plugin: Installed) -> None:
+        """Start the server of an approved plugin once more to see what it lists now; no tool is registered."""
+        if await self.clear(plugin) is not None:
+            plugin.listed = await self._probe(plugin, await self._look(plugin.manifest), whole=False)
+            self.sort(plugin, list(plugin.listed.tools.values()), plugin.listed.instructions)
+
+    async def _probe(self, plugin: Installed, look: Look, *, whole: bool = True) -> Pins:
         """Start the server once to see what it lists: nothing is granted, nothing called, nothing registered."""
         host = self._hosts.make(plugin, _ignore, look.plan)
         try:
             listed = await host.start()
-            admission = self._admission(plugin.manifest)
-            await asyncio.to_thread(admission.admit, listed, host, frozenset())
+            if whole:
+                await asyncio.to_thread(self._admission(plugin.manifest).admit, listed, host, frozenset())
             return Pins.of(listed, host.instructions)
         finally:
             await host.stop()
 
     async def _release(self, plugin: Installed, approval: Approval, tools: Sequence[str] | None) -> Approval:
         """Take ``tools`` out of quarantine, or all; unknown names are refused."""
-        wanted = set(plugin.quarantined if tools is None else tools)
-        unknown = sorted(wanted - plugin.quarantined.keys())
+        pins, listed = approval.pins or Pins(), self._listed(plugin, approval)
+        waiting = _quarantined(plugin.id, judge(pins, list(listed.tools.values()), listed.instructions))
+        wanted = set(waiting if tools is None else tools)
+        unknown = sorted(wanted - waiting.keys())
         if unknown:
             raise ApprovalOutdated(
                 f"{plugin.id} has no {', '.join(unknown)} in quarantine",
-                hint=f"there are {', '.join(sorted(plugin.quarantined)) or 'none'}",
+                hint=f"there are {', '.join(sorted(waiting)) or 'none'}",
             )
-        pins, listed = approval.pins or Pins(), plugin.listed or Pins()
         names = {tool_id(plugin.id, name): name for name in listed.tools}
         added = {names[tool]: listed.tools[names[tool]] for tool in wanted if tool in names}
         await asyncio.to_thread(
             self._admission(plugin.manifest).admit, list(added.values()), _Nowhere(), frozenset(), whole=False
         )
         said = listed.instructions if INSTRUCTIONS in wanted else pins.instructions
-        return replace(approval, pins=Pins({**pins.tools, **added}, said), approved_at=time.time())
+        released = Pins({**pins.tools, **added}, said)
+        seen = listed if waiting.keys() - wanted else None
+        return replace(approval, pins=released, seen=seen, approved_at=time.time())
 
     # --- how it shows ---------------------------------------------------------------------------------
 
@@ -182,6 +200,7 @@ class Approving:
             difference = differences(approval.facts, look.facts)
         listed = None if approval is None or state is ApprovalState.CHANGED else self._listed(plugin, approval)
         tools = () if approval is None or listed is None else self._tools(plugin.manifest, approval.pins, listed)
+        said = _said(approval, listed)
         digest = look.digest if listed is None else whole_digest(look.digest, listed)
         plugin.approval = state
         isolation = {key: value for key, value in look.facts["isolation"].items() if key not in ("launcher", "tier")}
@@ -190,7 +209,9 @@ class Approving:
             state=state,
             digest=digest,
             required=self.required,
-            pending=state is not ApprovalState.COMPLETE or any(tool.state in ("new", "changed") for tool in tools),
+            pending=state is not ApprovalState.COMPLETE
+            or bool(said)
+            or any(tool.state in ("new", "changed") for tool in tools),
             command=_command(look),
             manifest=look.facts["manifest"],
             tree=look.tree.digest,
@@ -202,7 +223,7 @@ class Approving:
             source=look.facts["source"],
             tools=tools,
             instructions=None if listed is None else listed.instructions,
-            difference=difference + _said(approval, listed),
+            difference=difference + said,
             warnings=look.warnings,
             approved_at=None if approval is None else _moment(approval.approved_at),
         )
@@ -211,7 +232,7 @@ class Approving:
         """What the server lists, as far as it is known: now, at the one start, or when it was approved."""
         if approval.pins is None:
             return approval.seen or Pins()
-        return plugin.listed or approval.pins
+        return plugin.listed or approval.seen or approval.pins
 
     def _tools(self, manifest: Manifest, pins: Pins | None, listed: Pins) -> tuple[ToolApproval, ...]:
         verdict = judge(pins or Pins(), list(listed.tools.values()), listed.instructions)

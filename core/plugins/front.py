@@ -191,6 +191,13 @@ class Plugins:
             await self._moves.register_anew(plugin)
         return view
 
+    async def relist(self, plugin_id: str) -> None:
+        """See what the server of an approved plugin lists now, where it does not run: it is started once for that."""
+        plugin = self._find(plugin_id)
+        async with plugin.lock:
+            if plugin.row.plugin is not PluginState.READY:
+                await self._moves.approving.relist(plugin)
+
     # --- enable and disable ---------------------------------------------------------------------------
 
     async def enable(self, plugin_id: str) -> PluginView:

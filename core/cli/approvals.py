@@ -1,0 +1,177 @@
+"""``bascule approve`` and ``bascule diff``: everything that an approval rests on, untruncated, and the owner's yes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ...hookspecs import ApprovalState, ApprovalView, PluginNotFound
+from ..bridge import Bridge, state_directory
+from ..settings import Settings
+from ..store import Store
+from . import options
+from .exits import REFUSED
+from .output import print_json, say
+from .running import run
+from .shown import show_command, show_difference, show_tools
+
+
+@click.command()
+@click.argument("plugin_id", metavar="[ID]", required=False)
+@click.option(
+    "--plugin", "directory", type=click.Path(path_type=Path), metavar="DIR", help="A plugin that is not installed."
+)
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only this tool, out of quarantine; repeatable.")
+@click.option("--yes", is_flag=True, help="Answer both questions with yes; what they are about is still printed.")
+@click.option("--unsandboxed", is_flag=True, help="Yes also to a server that is isolated from nothing.")
+@options.common
+def approve(
+    plugin_id: str | None,
+    directory: Path | None,
+    tools: tuple[str, ...],
+    yes: bool,
+    unsandboxed: bool,
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    as_json: bool,
+    verbose: int,
+) -> int:
+    """Show everything that the plugin ID would run and may do, and ask: the command first, then its tools.
+
+    Between the two questions its server is started once, without grants and without a call. A yes to the second grants
+    the permissions that were shown.
+
+    \b
+    bascule approve notes
+    """
+    settings = options.settings_from(config, state, no_hook_plugins, verbose)
+    answers = _Answers(yes, unsandboxed, as_json)
+    return run(_approve(settings, plugin_id, directory, tools or None, answers))
+
+
+@click.command()
+@click.argument("plugin_id", metavar="[ID]", required=False)
+@click.option(
+    "--plugin", "directory", type=click.Path(path_type=Path), metavar="DIR", help="A plugin that is not installed."
+)
+@options.common
+def diff(
+    plugin_id: str | None,
+    directory: Path | None,
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    as_json: bool,
+    verbose: int,
+) -> int:
+    """Show how the plugin ID differs from what was approved of it. Starts nothing.
+
+    \b
+    bascule diff notes
+    """
+    settings = options.settings_from(config, state, no_hook_plugins, verbose)
+    view = run(_view(settings, plugin_id, directory))
+    if as_json:
+        print_json(asdict(view))
+    else:
+        show_difference(view)
+    return REFUSED if view.pending and view.required else 0
+
+
+async def _view(settings: Settings, plugin_id: str | None, directory: Path | None) -> ApprovalView:
+    async with _at(settings, plugin_id, directory) as (bridge, name):
+        return await bridge.plugins.approval(name)
+
+
+@asynccontextmanager
+async def _at(settings: Settings, plugin_id: str | None, directory: Path | None) -> AsyncIterator[tuple[Bridge, str]]:
+    """A bridge that has this one plugin and starts nothing of its own accord."""
+    place = directory or _installed(settings, plugin_id)
+    async with Bridge(settings, remember=False) as bridge:
+        view = await bridge.plugins.install(place, keep=False)
+        yield bridge, view.plugin_id
+
+
+def _installed(settings: Settings, plugin_id: str | None) -> Path:
+    if plugin_id is None:
+        raise click.UsageError("name an installed plugin, or give its directory: --plugin DIR")
+    with Store.open(state_directory(settings)) as store:
+        found = [record.directory for record in store.load_plugins() if record.plugin_id == plugin_id]
+    if not found:
+        raise PluginNotFound(f"no plugin {plugin_id!r} is installed", hint="give its directory instead: --plugin DIR")
+    return found[0]
+
+
+class _Answers:
+    """Who answers: ``--yes``, or the person at the terminal."""
+
+    def __init__(self, yes: bool, unsandboxed: bool, as_json: bool) -> None:
+        self._yes = yes
+        self._unsandboxed = unsandboxed
+        self._as_json = as_json
+        if not yes and (as_json or not sys.stdin.isatty()):
+            raise click.UsageError("there is no one to ask here: answer with --yes, or on a terminal")
+
+    def show(self, print_it: Callable[[ApprovalView], None], view: ApprovalView) -> None:
+        if not self._as_json:
+            print_it(view)
+
+    def ask(self, question: str, wanted: str = "yes") -> bool:
+        """``wanted`` must be typed in full: an approval is no reflex."""
+        if self._yes:
+            return True
+        click.echo(f"{question} [{wanted}/NO]: ", err=True, nl=False)
+        return sys.stdin.readline().strip() == wanted
+
+    def unsandboxed(self, view: ApprovalView) -> bool:
+        """A yes of its own; ``--yes`` is none."""
+        if self._unsandboxed or self._yes or view.command is None or view.tier != "none":
+            return self._unsandboxed
+        return self.ask(f"It would run with ALL YOUR RIGHTS. To allow that, type {view.plugin_id}", view.plugin_id)
+
+    def end(self, view: ApprovalView) -> int:
+        if self._as_json:
+            print_json(asdict(view))
+        elif view.pending:
+            say("not all of it is approved, and what is not does not run outside environment development", err=True)
+        return REFUSED if view.pending else 0
+
+
+async def _approve(
+    settings: Settings, plugin_id: str | None, directory: Path | None, tools: tuple[str, ...] | None, answers: _Answers
+) -> int:
+    async with _at(settings, plugin_id, directory) as (bridge, name):
+        plugins = bridge.plugins
+        view = await plugins.approval(name)
+        if view.state in (ApprovalState.NONE, ApprovalState.CHANGED):
+            answers.show(show_command, view)
+            if not answers.ask("May this run? It is started once now, without grants and calls, to see its tools."):
+                return answers.end(view)
+            view = await plugins.approve(name, view.digest, unsandboxed=answers.unsandboxed(view))
+        elif view.state is ApprovalState.COMPLETE:
+            await plugins.relist(name)
+            view = await plugins.approval(name)
+        return await _approve_tools(bridge, settings, view, tools, answers)
+
+
+async def _approve_tools(
+    bridge: Bridge, settings: Settings, view: ApprovalView, tools: tuple[str, ...] | None, answers: _Answers
+) -> int:
+    answers.show(show_tools, view)
+    first = view.state is ApprovalState.COMMAND
+    question = "May these tools be called, with these permissions?" if first else "Let these out of quarantine?"
+    if not view.pending or not answers.ask(question):
+        return answers.end(view)
+    view = await bridge.plugins.approve(view.plugin_id, view.digest, tools=tools)
+    if first:
+        with Store.open(state_directory(settings)) as store:
+            directory = bridge.plugins.get(view.plugin_id).directory
+            store.set_grants(view.plugin_id, directory, view.manifest, view.permissions)
+    answers.show(lambda view: say(f"\n{view.plugin_id}: yes was said", fg="green"), view)
+    return answers.end(view)
