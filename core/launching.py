@@ -27,8 +27,9 @@ _ALLOWED_ON_WINDOWS = frozenset(
     {"APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT"}
     | {"TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
 )
-_FIXED = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
-"""A Python server must speak UTF-8 whatever the locale is, and not keep its answers in a buffer."""
+_FIXED = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+"""A Python server must speak UTF-8 whatever the locale is, keep no answer in a buffer, and leave its directory as it was
+approved."""
 
 _PYTHON_NAMES = frozenset({"python", "python3", "python.exe", "python3.exe"})
 

@@ -272,7 +272,7 @@ async def test_no_secret_and_no_path_of_the_host_reaches_the_child(host, echo, m
     }
     assert set(output["environment"]) <= {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-        *("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED"),
+        *("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"),
         *(name for name in os.environ if name.startswith("LC_")),
     }
 

@@ -144,7 +144,8 @@ class Approving:
 
     async def relist(self, plugin: Installed) -> None:
         """Start the server of an approved plugin once more to see what it lists now; no tool is registered."""
-        if await self.clear(plugin) is not None:
+        await self.clear(plugin)
+        if plugin.pins is not None:
             plugin.listed = await self._probe(plugin, await self._look(plugin.manifest), whole=False)
             self.sort(plugin, list(plugin.listed.tools.values()), plugin.listed.instructions)
 
