@@ -28,8 +28,8 @@ _ALLOWED_ON_WINDOWS = frozenset(
     | {"TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
 )
 _FIXED = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-"""A Python server must speak UTF-8 whatever the locale is, keep no answer in a buffer, and leave its directory as it was
-approved."""
+"""A Python server must speak UTF-8 whatever the locale is, keep no answer in a buffer, and leave its directory as
+it was approved."""
 
 _PYTHON_NAMES = frozenset({"python", "python3", "python.exe", "python3.exe"})
 
