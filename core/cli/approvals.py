@@ -22,17 +22,13 @@ from .shown import show_command, show_difference, show_tools
 
 
 @click.command()
-@click.argument("plugin_id", metavar="[ID]", required=False)
-@click.option(
-    "--plugin", "directory", type=click.Path(path_type=Path), metavar="DIR", help="A plugin that is not installed."
-)
+@click.argument("plugin", metavar="ID")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only this tool, out of quarantine; repeatable.")
 @click.option("--yes", is_flag=True, help="Answer both questions with yes; what they are about is still printed.")
 @click.option("--unsandboxed", is_flag=True, help="Yes also to a server that is isolated from nothing.")
 @options.common
 def approve(
-    plugin_id: str | None,
-    directory: Path | None,
+    plugin: str,
     tools: tuple[str, ...],
     yes: bool,
     unsandboxed: bool,
@@ -44,6 +40,8 @@ def approve(
 ) -> int:
     """Show everything that the plugin ID would run and may do, and ask: the command first, then its tools.
 
+    ID is that of an installed plugin, or the directory of one that is not.
+
     Between the two questions its server is started once, without grants and without a call. A yes to the second grants
     the permissions that were shown.
 
@@ -52,18 +50,14 @@ def approve(
     """
     settings = options.settings_from(config, state, no_hook_plugins, verbose)
     answers = _Answers(yes, unsandboxed, as_json)
-    return run(_approve(settings, plugin_id, directory, tools or None, answers))
+    return run(_approve(settings, plugin, tools or None, answers))
 
 
 @click.command()
-@click.argument("plugin_id", metavar="[ID]", required=False)
-@click.option(
-    "--plugin", "directory", type=click.Path(path_type=Path), metavar="DIR", help="A plugin that is not installed."
-)
+@click.argument("plugin", metavar="ID")
 @options.common
 def diff(
-    plugin_id: str | None,
-    directory: Path | None,
+    plugin: str,
     config: Path | None,
     state: Path | None,
     no_hook_plugins: tuple[str, ...],
@@ -76,7 +70,7 @@ def diff(
     bascule diff notes
     """
     settings = options.settings_from(config, state, no_hook_plugins, verbose)
-    view = run(_view(settings, plugin_id, directory))
+    view = run(_view(settings, plugin))
     if as_json:
         print_json(asdict(view))
     else:
@@ -84,28 +78,29 @@ def diff(
     return REFUSED if view.pending and view.required else 0
 
 
-async def _view(settings: Settings, plugin_id: str | None, directory: Path | None) -> ApprovalView:
-    async with _at(settings, plugin_id, directory) as (bridge, name):
+async def _view(settings: Settings, plugin: str) -> ApprovalView:
+    async with _at(settings, plugin) as (bridge, name):
         return await bridge.plugins.approval(name)
 
 
 @asynccontextmanager
-async def _at(settings: Settings, plugin_id: str | None, directory: Path | None) -> AsyncIterator[tuple[Bridge, str]]:
+async def _at(settings: Settings, plugin: str) -> AsyncIterator[tuple[Bridge, str]]:
     """A bridge that has this one plugin and starts nothing of its own accord."""
-    place = directory or _installed(settings, plugin_id)
+    place = _place(settings, plugin)
     async with Bridge(settings, remember=False) as bridge:
         view = await bridge.plugins.install(place, keep=False)
         yield bridge, view.plugin_id
 
 
-def _installed(settings: Settings, plugin_id: str | None) -> Path:
-    if plugin_id is None:
-        raise click.UsageError("name an installed plugin, or give its directory: --plugin DIR")
+def _place(settings: Settings, plugin: str) -> Path:
+    """The directory of an installed plugin, by its id, or of one that is not installed."""
     with Store.open(state_directory(settings)) as store:
-        found = [record.directory for record in store.load_plugins() if record.plugin_id == plugin_id]
-    if not found:
-        raise PluginNotFound(f"no plugin {plugin_id!r} is installed", hint="give its directory instead: --plugin DIR")
-    return found[0]
+        for record in store.load_plugins():
+            if record.plugin_id == plugin:
+                return record.directory
+    if Path(plugin).is_dir():
+        return Path(plugin)
+    raise PluginNotFound(f"no plugin {plugin!r} is installed", hint="a directory with a plugin.yaml may be given, too")
 
 
 class _Answers:
@@ -143,10 +138,8 @@ class _Answers:
         return REFUSED if view.pending else 0
 
 
-async def _approve(
-    settings: Settings, plugin_id: str | None, directory: Path | None, tools: tuple[str, ...] | None, answers: _Answers
-) -> int:
-    async with _at(settings, plugin_id, directory) as (bridge, name):
+async def _approve(settings: Settings, plugin: str, tools: tuple[str, ...] | None, answers: _Answers) -> int:
+    async with _at(settings, plugin) as (bridge, name):
         plugins = bridge.plugins
         view = await plugins.approval(name)
         if view.state in (ApprovalState.NONE, ApprovalState.CHANGED):
