@@ -15,9 +15,6 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from ...hookspecs.http_servers import PromptAnswer, Scope
 
 _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
@@ -29,7 +26,7 @@ log = logging.getLogger(__name__)
 
 AnswerNow = Callable[[Scope, bytes], PromptAnswer | None]
 
-_Base: Any = AutoHTTPProtocol
+_Base: Any = object  # one of uvicorn's protocols, which come with an extra
 
 
 class Bounded(_Base):  # type: ignore[misc]
@@ -185,8 +182,11 @@ def _written(answer: PromptAnswer) -> bytes:
 
 def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
     """The protocol of a server that runs ``app``."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
     members: dict[str, Any] = {"idle_seconds": idle_seconds}
     answer_now: AnswerNow | None = getattr(app, "answer_now", None)
-    if answer_now is None or issubclass(AutoHTTPProtocol, H11Protocol):
-        return type("Protocol", (Bounded,), members)
-    return type("Protocol", (Prompt,), {**members, "answer_now": staticmethod(answer_now)})
+    if answer_now is None or AutoHTTPProtocol is H11Protocol:
+        return type("Protocol", (Bounded, AutoHTTPProtocol), members)
+    return type("Protocol", (Prompt, AutoHTTPProtocol), {**members, "answer_now": staticmethod(answer_now)})
