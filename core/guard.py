@@ -105,9 +105,15 @@ class Guard:
         except _Refused as refusal:
             if not answer.started:
                 await _refuse(scope, refusal, send)
-        except TimeoutError:
-            if answer.in_time:
-                raise
+        except Exception:
+            if not answer.in_time:
+                return  # who reads nothing is left
+            if answer.started:
+                raise  # the server breaks off what it can't end in order
+            log.exception("an app broke on %r", f"{scope['method'][:20]} {scope['path'][:100]}")
+            await _refuse(
+                scope, _Refused(500, "a fault of Bascule's own; its log says more", None, "INTERNAL_ERROR"), send
+            )
 
     def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None:
         """Let the app answer on the spot (see ``PromptApp``) what passes here; all else goes the ordinary road."""

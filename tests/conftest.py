@@ -382,7 +382,11 @@ def serve(settings: Settings, http_server: str) -> Serve:
     @asynccontextmanager
     async def opened(*plugins: Path, use: Settings | None = None, **section: object) -> AsyncIterator[Served]:
         port = free_port()
-        changed = (use or settings).with_(http_server=http_server, plugins={"sse_server": {"port": port, **section}})
+        changed = (use or settings).with_(
+            http_server=http_server,
+            plugins={"sse_server": {"port": port, **section}},
+            disabled_hook_plugins=("quart_api",),
+        )
         async with Bridge(changed, plugins=plugins, grant=True, remember=False) as bridge, bridge.serve() as names:
             assert names == ["sse"], bridge.failures
             await bridge.settled()

@@ -29,7 +29,12 @@ COMMANDS = ("demo", "check", "tools", "call", "serve", "traces", "hooks")
 
 ECHO = ("call", "mcp-fixture.echo", '{"message": "hello"}')
 SLEEP = ("call", "mcp-fixture.sleep", '{"seconds": 60}')
-QUIET = ("--no-hook-plugin", "sse_server")  # no port is taken that something else may hold
+QUIET = (
+    "--no-hook-plugin",
+    "sse_server",
+    "--no-hook-plugin",
+    "quart_api",
+)  # no port is taken that something else may hold
 
 Edit = Callable[[dict[str, Any]], None]
 

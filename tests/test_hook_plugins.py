@@ -557,10 +557,10 @@ Serve = Callable[..., Any]
 
 @pytest.fixture
 def serve(settings: Settings) -> Serve:
-    """Opens the ways in of a bridge that remembers, as `bascule serve` does; the SSE server takes no part."""
+    """Opens the ways in of a bridge that remembers, as `bascule serve` does; ours take no part, nor a port."""
 
     async def served(*disabled: str, **changes: Any) -> None:
-        chosen = settings.with_(disabled_hook_plugins=("sse_server", *disabled), **changes)
+        chosen = settings.with_(disabled_hook_plugins=("sse_server", "quart_api", *disabled), **changes)
         async with Bridge(chosen, remember=True) as bridge, bridge.serve():
             pass
 
@@ -637,7 +637,7 @@ async def test_a_required_hook_plugin_must_be_there_and_in_order(strangers, serv
 @pytest.mark.req("D3", "D5")
 def test_serve_refuses_in_words_and_hooks_shows_what_is_missing(bascule, strangers):
     strangers.install("deny-all-check")
-    quiet = ("--no-hook-plugin", "sse_server")
+    quiet = ("--no-hook-plugin", "sse_server", "--no-hook-plugin", "quart_api")
     serving = bascule.start("serve", "--json", *quiet)
     serving.until("serving")
     assert serving.ended(15).code == 0
@@ -658,7 +658,7 @@ def test_serve_refuses_in_words_and_hooks_shows_what_is_missing(bascule, strange
 def test_a_name_that_a_stranger_shares_with_a_built_in_guard_opens_and_closes_nothing(bascule, strangers):
     strangers.write("imitation", "")
     points = strangers.folder / "imitation-1.0.0.dist-info" / "entry_points.txt"
-    quiet = ("--no-hook-plugin", "sse_server")
+    quiet = ("--no-hook-plugin", "sse_server", "--no-hook-plugin", "quart_api")
     for text in ("", "[bascule.plugins]\ngrants = imitation\n"):
         points.write_text(text)
         serving = bascule.start("serve", "--json", *quiet)

@@ -56,7 +56,11 @@ def start(tmp_path: Path, echo: Path, http_server: str) -> Start:
     @asynccontextmanager
     async def started(*options: str, http: str = http_server, **section: object) -> AsyncIterator[Process]:
         config = tmp_path / "bascule.yaml"
-        settings: dict[str, Any] = {"http_server": http, "plugins": {"sse_server": section}}
+        settings: dict[str, Any] = {
+            "http_server": http,
+            "disabled_hook_plugins": ["quart_api"],
+            "plugins": {"sse_server": section},
+        }
         config.write_text(yaml.safe_dump({**settings, "executables": {"python3": sys.executable}}))
         command = ["serve", "--config", str(config), "--state", str(tmp_path / "state"), "--dev"]
         process = await asyncio.create_subprocess_exec(

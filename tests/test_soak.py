@@ -267,6 +267,7 @@ def test_nothing_grows_while_clients_come_go_cancel_and_stall(
     port = free_port()
     use = settings.with_(
         http_server=http_server,
+        disabled_hook_plugins=("quart_api",),
         plugins={"sse_server": {"port": port, "maxSessions": SESSIONS}},
         limits=KEPT,
     )

@@ -782,7 +782,8 @@ async def test_any_other_fault_of_the_section_keeps_everything_closed(written, s
 @pytest.mark.req("A2")
 async def test_a_taken_address_is_told_in_words(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        use = settings.with_(plugins={"sse_server": {"port": taken.getsockname()[1]}})
+        section = {"port": taken.getsockname()[1]}
+        use = settings.with_(plugins={"sse_server": section}, disabled_hook_plugins=("quart_api",))
         async with Bridge(use, remember=False) as bridge, bridge.serve() as opened:
             assert opened == []
             failure = bridge.failures["sse"]

@@ -41,7 +41,11 @@ def served(folder: Path, plugin: Path, sse: Mapping[str, Any], **settings: Any) 
     """Run ``bascule serve`` for one plugin; on the way out it must end in order, and by itself."""
     port = free_port()
     config = folder / "bascule.yaml"
-    config.write_text(yaml.safe_dump({**settings, "plugins": {"sse_server": {"port": port, **sse}}}))
+    config.write_text(
+        yaml.safe_dump(
+            {"disabled_hook_plugins": ["quart_api"], **settings, "plugins": {"sse_server": {"port": port, **sse}}}
+        )
+    )
     bascule = Path(sysconfig.get_path("scripts"), "bascule")
     arguments = ["serve", "-v", "--dev", "--plugin", plugin, "--config", config, "--state", folder / "state"]
     process = subprocess.Popen(
