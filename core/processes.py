@@ -5,6 +5,8 @@ Linux alone says so much of a process; elsewhere none has a name, and no one can
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,19 @@ def process(pid: int) -> str:
 def is_running(name: str) -> bool:
     """Say whether the process of this name is still there; of one without a name no one can say, so it is."""
     return not name or process(int(name.split()[0])) == name
+
+
+def exists(pid: int) -> bool:
+    """Say whether a process of this number is there and has not ended."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return bool(stat(pid)) or not os.path.exists("/proc/self/stat")
 
 
 def stat(pid: int) -> list[str]:

@@ -18,11 +18,15 @@ from typing import Self
 
 from ..hookspecs.errors import StateLocked, StateUnavailable
 from .database import DATABASE_NAME, Database
+from .processes import exists
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+
+_LEFT_LOCK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class ChildRecord:
     process: str | None
 
 
+_GRANT = "INSERT OR REPLACE INTO grants (plugin_id, directory, digest, permissions) VALUES (?, ?, ?, ?)"
+
+
 class Store:
     """The state directory's memory; every method raises ``StateUnavailable`` where the file can't be used."""
 
@@ -71,8 +78,8 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def save_plugin(self, record: PluginRecord) -> None:
-        """Keep ``record`` in place of what was known of this plugin."""
+    def save_plugin(self, record: PluginRecord, grants: Iterable[str] | None = None) -> None:
+        """Keep ``record`` in place of what was known of this plugin; with ``grants``, these with it, in one step."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO plugins"
@@ -89,6 +96,9 @@ class Store:
                     record.installed_at,
                 ),
             )
+            if grants is not None:
+                values = (record.plugin_id, os.fsencode(record.directory), record.digest, json.dumps(sorted(grants)))
+                connection.execute(_GRANT, values)
 
     def load_plugins(self) -> tuple[PluginRecord, ...]:
         """Return every installed plugin, the first installed first."""
@@ -119,10 +129,7 @@ class Store:
     def set_grants(self, plugin_id: str, directory: Path, digest: str, permissions: Iterable[str]) -> None:
         """Make ``permissions`` the whole of what is granted to this directory with this manifest."""
         with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO grants (plugin_id, directory, digest, permissions) VALUES (?, ?, ?, ?)",
-                (plugin_id, os.fsencode(directory), digest, json.dumps(sorted(permissions))),
-            )
+            connection.execute(_GRANT, (plugin_id, os.fsencode(directory), digest, json.dumps(sorted(permissions))))
 
     def child_begins(self, plugin_id: str, bridge: str, directory: Path, argv: Iterable[str]) -> int:
         """Keep that a process is about to be started; returns the record's number."""
@@ -225,8 +232,7 @@ class StateLock:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                if not _lock(descriptor):
-                    raise _locked(directory, descriptor)
+                _wait_for_lock(directory, descriptor)
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode())
             except BaseException:
@@ -268,9 +274,27 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _locked(directory: Path, descriptor: int) -> StateLocked:
+def _wait_for_lock(directory: Path, descriptor: int) -> None:
+    """Take the lock; raise ``StateLocked`` where a living process holds it.
+
+    A bridge that was killed while it started a server leaves the lock with that one's process for the moment until it
+    runs its program: that is waited for.
+    """
+    deadline = time.monotonic() + _LEFT_LOCK_SECONDS
+    while not _lock(descriptor):
+        pid = _holder(descriptor)
+        if not pid or exists(pid) or time.monotonic() > deadline:
+            raise _locked(directory, pid)
+        time.sleep(_LEFT_LOCK_SECONDS / 500)
+
+
+def _holder(descriptor: int) -> int:
     os.lseek(descriptor, 0, os.SEEK_SET)
-    pid = os.read(descriptor, 20).strip().decode("ascii", "replace")
+    text = os.read(descriptor, 20).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _locked(directory: Path, pid: int) -> StateLocked:
     holder = f"process {pid}" if pid else "a process that is just starting"
     return StateLocked(
         f"another bridge works on this state directory: {holder}",

@@ -18,6 +18,7 @@ from ...hookspecs import (
     PluginPermissionUndeclared,
     PluginState,
     PluginView,
+    StateUnavailable,
 )
 from ..admission import requested
 from ..manifest import Manifest, load_manifest
@@ -163,12 +164,13 @@ class Plugins:
             if plugin.granted - granted:
                 await self._moves.stop(plugin)
                 plugin.enabled = False
-            if plugin.kept:
-                manifest = plugin.manifest
-                self._house.store.set_grants(plugin_id, manifest.directory, manifest.digest, granted)
-            plugin.granted = granted
+            before, plugin.granted = plugin.granted, granted
+            try:
+                self._moves.save(plugin, granted)
+            except StateUnavailable:
+                plugin.granted = before & granted
+                raise
             self._moves.look_at_grants(plugin)
-            self._moves.save(plugin)
             return self._view(plugin)
 
     # --- approve --------------------------------------------------------------------------------------

@@ -154,10 +154,10 @@ class Moves:
         else:
             self._move(plugin, Happening.GRANTS_COMPLETE)
 
-    def save(self, plugin: Installed) -> None:
-        """Keep the plugin's record, where it is to be kept."""
+    def save(self, plugin: Installed, grants: Iterable[str] | None = None) -> None:
+        """Keep the plugin's record, where it is to be kept; with ``grants``, these too, in one step."""
         if plugin.kept:
-            self._house.store.save_plugin(plugin.record())
+            self._house.store.save_plugin(plugin.record(), grants)
 
     def _move(self, plugin: Installed, happening: Happening, reason: BasculeError | None = None) -> None:
         plugin.row = after(plugin.row.plugin, happening)
