@@ -16,7 +16,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ..hookspecs import (
     EVERYTHING,
@@ -31,7 +33,7 @@ from ..hookspecs import (
 )
 from .children import Children
 from .database import DATABASE_NAME
-from .discovery import discover
+from .discovery import Found, Loaded, discover
 from .documents import near
 from .endpoint import Endpoint
 from .events import Events
@@ -51,11 +53,12 @@ from .versions import version
 log = logging.getLogger(__name__)
 
 
-def lineup_for(settings: Settings) -> Lineup:
-    """Find, load and ask every hook plugin that the settings do not disable."""
+def lineup_for(settings: Settings, hook_plugins: Mapping[str, Any] | None = None) -> Lineup:
+    """Find, load and ask every hook plugin that the settings do not disable; those of ``hook_plugins`` first."""
     disabled = frozenset(settings.disabled_hook_plugins)
     state = state_directory(settings)
-    lineup = assemble(discover(disabled), lambda name: HookConfig(settings, name, state))
+    given = (Loaded(Found(name, "in this process"), plugin) for name, plugin in (hook_plugins or {}).items())
+    lineup = assemble(chain(given, discover(disabled)), lambda name: HookConfig(settings, name, state))
     for warning in unknown_hook_plugins(settings, lineup):
         log.warning("%s", warning)
     return lineup
@@ -108,7 +111,8 @@ class Bridge:
     ``plugins`` are directories to host for this bridge alone, in place of installed ones of the same id; ``grant``
     grants them all that they declare. With ``remember`` the bridge holds the state directory's lock, brings back what
     is installed there and starts what was enabled (``start``); without, it only reads grants and adds traces (a
-    one-shot command), and knows what is installed only on ``recall``.
+    one-shot command), and knows what is installed only on ``recall``. ``hook_plugins`` are modules or objects with
+    ``@hookimpl`` functions, by name, that need no entry point; what they offer goes before what is installed.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Bridge:
         remember: bool = True,
         recall: bool | None = None,
         start: bool = True,
+        hook_plugins: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self._directories = tuple(plugins)
@@ -127,6 +132,7 @@ class Bridge:
         self._remember = remember
         self._recall = remember if recall is None else recall
         self._start = start
+        self._hook_plugins = hook_plugins
         self._stack = AsyncExitStack()
         self._starting: list[asyncio.Task[None]] = []
         self._failures: dict[str, BasculeError] = {}
@@ -158,7 +164,7 @@ class Bridge:
         children = Children(self._store)
         if self._remember:
             await asyncio.to_thread(children.reap)
-        self.lineup = lineup_for(settings)
+        self.lineup = lineup_for(settings, self._hook_plugins)
         self._look_for_missing_guards()
         redactor = Redactor()
         self.traces = await self._stack.enter_async_context(Traces(state / DATABASE_NAME, settings.limits, redactor))

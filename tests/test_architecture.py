@@ -31,6 +31,7 @@ LONG_FILES = {
     "hookspecs/errors.py": "the error tree is read as one table",
 }
 MOST_LINES = 400
+KIT = "bascule.hookspecs.kit"  # the contract's conformance kit: third parties' tests import it, and no one else
 MOST_CODE_IN_CORE = 9_000  # planned were 3,500; docs/decisions/0015-the-size-of-the-core.md says what became of that
 
 # Modules that take long to import and that the first screen does not need.
@@ -149,19 +150,35 @@ def test_built_ins_stand_on_the_contract_alone_as_strangers_do() -> None:
 @pytest.mark.req("D3")
 def test_the_contract_imports_neither_core_nor_built_ins() -> None:
     for room in ("core", "builtin_plugins"):
-        assert not {name for name in reaches(f"bascule.{room}") if _within(name, "bascule.hookspecs")}
+        guilty = {name for name in reaches(f"bascule.{room}") if _within(name, "bascule.hookspecs")}
+        assert not {name for name in guilty if not _within(name, KIT)}
 
 
 @pytest.mark.req("D3")
-def test_the_contract_needs_pluggy_and_pydantic_and_nothing_else() -> None:
+def test_the_kit_reaches_the_bridge_alone_and_nothing_reaches_the_kit() -> None:
+    reached = {
+        imported
+        for module in modules()
+        if _within(module.name, KIT)
+        for imported in module.imports
+        if _within(imported, "bascule") and not _within(imported, "bascule.hookspecs")
+    }
+    assert reached == {"bascule.core.bridge"}
+    assert not {name for name in reaches(KIT) if not _within(name, KIT)}
+
+
+@pytest.mark.req("D3")
+@pytest.mark.parametrize(("kit", "needed"), [(False, {"pluggy", "pydantic"}), (True, {"pytest", "hypothesis"})])
+def test_the_contract_needs_pluggy_and_pydantic_and_its_kit_needs_what_tests_need(kit: bool, needed: set[str]) -> None:
     foreign = {
         imported.split(".")[0]
         for module in modules()
-        if module.room == "hookspecs"
+        if module.room == "hookspecs" and _within(module.name, KIT) == kit
         for imported in module.imports
         if not _within(imported, "bascule") and imported.split(".")[0] not in sys.stdlib_module_names
     }
-    assert foreign == {"pluggy", "pydantic"}
+    assert foreign <= needed
+    assert kit or foreign == needed
 
 
 @pytest.mark.req("N1.1")
@@ -281,7 +298,7 @@ def _python(code: str) -> subprocess.CompletedProcess[str]:
 # What others wrote is imported once, each module of ours in a fork of its own: a start for each would take minutes.
 _EACH_ALONE = """
 import asyncio, importlib, json, os, sqlite3, sys, traceback
-import click, jsonschema_rs, msgspec, pluggy, pydantic, yaml
+import click, hypothesis, jsonschema_rs, msgspec, pluggy, pydantic, pytest, yaml
 for name in sys.argv[1:]:
     print(name, flush=True)
     child = os.fork()

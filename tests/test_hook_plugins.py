@@ -683,4 +683,4 @@ def test_each_fixture_is_a_distribution_as_a_third_party_would_write_it(folder: 
 def test_a_transport_is_written_in_a_few_lines():
     module = HOOK_PLUGINS / "bascule-tcp-transport" / "bascule_tcp_transport.py"
     lines = [line for line in module.read_text().splitlines() if line.strip()]
-    assert len(lines) <= 45, "the contract asks for more than it should"
+    assert len(lines) <= 50, "the contract asks for more than it should"
