@@ -160,6 +160,7 @@ from .permissions import (
     PermissionCheck,
     Verdict,
 )
+from .schemas import BASIC_KEYWORDS, MORE_KEYWORDS, Accepted, Weakened, weaken
 from .tools import (
     DEFAULT_PERMISSION,
     Caller,
@@ -178,12 +179,15 @@ from .tools import (
 from .transports import Channel, ClientTransport, ConnectContext, Diagnostics, Directions, ServerTransport
 
 __all__ = [
+    "BASIC_KEYWORDS",
     "CORE_PERMISSIONS",
     "DEFAULT_PERMISSION",
     "ENTRY_POINT_GROUP",
     "EVERYTHING",
+    "MORE_KEYWORDS",
     "PROJECT",
     "ASGIApp",
+    "Accepted",
     "Allow",
     "ApprovalOutdated",
     "ApprovalState",
@@ -313,7 +317,9 @@ __all__ = [
     "TrustApprovalRequired",
     "Verdict",
     "Visibility",
+    "Weakened",
     "hookimpl",
     "hookspec",
     "loads_code",
+    "weaken",
 ]

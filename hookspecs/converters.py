@@ -31,7 +31,8 @@ class ToolConverter(Protocol):
     """One dialect. A direction that it does not have raises ``ConversionUnsupported``.
 
     A conversion loses nothing that the other side can hold: what came in is kept in ``origin`` and written
-    out again unchanged where the dialect is the same.
+    out again unchanged where the dialect is the same. A converter may have a method ``notes(tool)`` besides: a line for
+    each thing of a tool that :meth:`write_tool` could not say in its dialect.
     """
 
     @property
