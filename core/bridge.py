@@ -40,6 +40,7 @@ from .events import Events
 from .gateway import Gateway, Guards
 from .launching import Planner
 from .lineup import Lineup, assemble, missing_guards
+from .logs import masked
 from .plugins import House, Plugins
 from .redaction import Redactor
 from .registry import Registry
@@ -166,7 +167,8 @@ class Bridge:
             await asyncio.to_thread(children.reap)
         self.lineup = lineup_for(settings, self._hook_plugins)
         self._look_for_missing_guards()
-        redactor = Redactor()
+        redactor = self._redactor = Redactor()
+        self._stack.enter_context(masked(redactor.redact))
         self.traces = await self._stack.enter_async_context(Traces(state / DATABASE_NAME, settings.limits, redactor))
         self._events = Events(self.lineup.observers.values())
         self.registry = Registry()
@@ -293,6 +295,10 @@ class Bridge:
         async with runs.begin(agent, purpose=purpose) as run:
             yield run
 
+    def redact(self, text: str) -> str:
+        """``text`` without the secrets that it holds, by name, by shape or because this bridge handed them out."""
+        return self._redactor.redact(text)
+
     def events(self, *kinds: type[Event]) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Listen from now on: to events of ``kinds``, to all where none is named."""
         return self._events.listen(*kinds)
@@ -337,12 +343,14 @@ class Bridge:
         from .view import View  # with all that serving takes: a one-shot command does without
 
         try:
+            stack.enter_context(masked(self._redactor.redact))  # View has imported what was not there before
             await stack.enter_async_context(transport.serve(View(self, transport)))
         except BasculeError as error:
             self._failures[name] = error
         except Exception as error:
             log.exception("server transport %s failed", name)
-            self._failures[name] = BasculeError(f"the server transport {name} did not open: {error}")
+            failure = self._failures[name] = BasculeError(f"the server transport {name} did not open: {error}")
+            self._redactor.redact_error(failure)
         else:
             return True
         return False

@@ -258,9 +258,8 @@ class Gateway:
         else:
             self._traces.refuse(self._start(passage), end)
         if self._events.wanted(CallEnded):
-            self._events.publish(
-                CallEnded(passage.call.tool, passage.step, passage.call.run, end.code, now - passage.began)
-            )
+            tool = passage.call.tool if passage.entry is not None else self._traces.label(passage.call.tool)
+            self._events.publish(CallEnded(tool, passage.step, passage.call.run, end.code, now - passage.began))
 
     def _output_valid(self, passage: _Passage, result: ToolResult | None) -> bool | None:
         """A result that breaks its outputSchema is relayed all the same; the trace says so."""

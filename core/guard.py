@@ -32,6 +32,8 @@ from .eager import WouldWait, at_once, within
 
 log = logging.getLogger(__name__)
 
+Mask = Callable[[str], str]
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LOCAL_IDENTITY = Identity("mcp-client", frozenset({"call"}))
 """Who calls over loopback without a token (A5)."""
@@ -63,11 +65,14 @@ class Guard:
     tokens_required: bool
     identities: Identities
     limits: Limits
+    mask: Mask = str  # takes the secrets out of problem documents
     body_seconds: float = 10.0
     send_seconds: float = 15.0  # a reader that takes nothing for so long is gone
 
     @classmethod
-    def around(cls, app: ASGIApp, bind: Bind, policy: HttpPolicy, identities: Identities, limits: Limits) -> Guard:
+    def around(
+        cls, app: ASGIApp, bind: Bind, policy: HttpPolicy, identities: Identities, limits: Limits, mask: Mask = str
+    ) -> Guard:
         """Derive from the bound address whom to answer; anything but loopback needs tokens."""
         loopback = bind.unix is not None or bind.host in LOOPBACK
         hosts = {_authority(host, bind.port) for host in (LOOPBACK if loopback else {bind.host})}
@@ -81,6 +86,7 @@ class Guard:
             policy.tokens_required or not loopback,
             identities,
             limits,
+            mask,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +105,7 @@ class Guard:
         except _Refused as refusal:
             await _refuse(scope, refusal, send)
             return
-        answer = _Answer(send, self.send_seconds)
+        answer = _Answer(send, self.send_seconds, self.mask)
         try:
             await self.app(scope, body, answer)
         except _Refused as refusal:
@@ -212,23 +218,49 @@ class _Body:
 
 
 class _Answer:
-    """The app's ``send``: whoever does not read is left."""
+    """The app's ``send``: whoever does not read is left. A problem document goes out whole, without its secrets."""
 
-    __slots__ = ("_seconds", "_send", "in_time", "started")
+    __slots__ = ("_mask", "_problem", "_seconds", "_send", "_text", "in_time", "started")
 
-    def __init__(self, send: Send, seconds: float) -> None:
+    def __init__(self, send: Send, seconds: float, mask: Mask) -> None:
         self._send = send
         self._seconds = seconds
+        self._mask = mask
+        self._problem: Message | None = None
+        self._text = b""
         self.started = False
         self.in_time = True
 
     async def __call__(self, message: Message) -> None:
         self.started = True
+        if message["type"] == "http.response.start":
+            if message["status"] >= 400 and _is_problem(message):
+                self._problem = message
+                return
+        elif self._problem is not None:
+            self._text += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            start, self._problem = self._problem, None
+            message = {"type": "http.response.body", "body": self._mask(self._text.decode("utf-8", "replace")).encode()}
+            await self._pass(_of_length(start, len(message["body"])) if self._text else start)
+        await self._pass(message)
+
+    async def _pass(self, message: Message) -> None:
         try:
             await within(self._seconds, self._send(message))
         except TimeoutError:
             self.in_time = False
             raise
+
+
+def _is_problem(start: Message) -> bool:
+    return any(name.lower() == b"content-type" and b"problem+json" in value for name, value in start.get("headers", ()))
+
+
+def _of_length(start: Message, length: int) -> Message:
+    headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+    return {**start, "headers": [*headers, (b"content-length", str(length).encode())]}
 
 
 def _read_headers(lines: Any) -> dict[bytes, bytes]:

@@ -20,6 +20,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from ..hookspecs.errors import BasculeError
+
 REDACTED = "[redacted]"
 
 SHORTEST_SECRET = 6
@@ -30,7 +32,7 @@ _HINTS = re.compile(
     r"k(?:[eE][yYnN]|[iI][eE]|-|_live_|_test_)|K(?:[eE][yYnN]|[iI][eE]|IA)"  # key, token, cookie; sk-, sk_live_, AKIA
     r"|w(?:[oO][rR])?[dD]|W(?:[oO][rR])?[dD]|p[aA][sS][sS]|P[aA][sS][sS]"  # password, pwd, pass
     r"|c[rR][eE][dDtT]|C[rR][eE][dDtT]|u[tT][hH]|U[tT][hH]"  # credential, secret, auth
-    r"|SIA|_(?:(?<=gh[pousr]_)|pat_)|xox|za(?<=AIza)|J(?<=eyJ)|bear|Bear|@"
+    r"|SIA|_(?:(?<=gh[pousr]_)|pat_|(?<=bascule_)|(?<=npm_)|(?<=hf_))|(?<=glp)at-|xox|za(?<=AIza)|J(?<=eyJ)|bear|Bear|@"
 )
 
 # What must stand in a text for the pattern to be tried; a group 1 stays. In JSON that was cut off, a backslash and a
@@ -39,7 +41,8 @@ _SHAPES = {
     "PRIVATE KEY": r"()-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?s:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|.*)",
     "eyJ": r"()eyJ(?:(?<![\w-]eyJ)|(?<=\\[bfnrt]eyJ))[\w-]++(?:\.[\w-]*+)++",
     "IA": r"()A[KS]IA[A-Z0-9]{16,}",
-    "_": r"()(?:gh[pousr]_|github_pat_|[rsp]k_live_|[rsp]k_test_)\w{10,}",
+    "_": r"()(?:gh[pousr]_|github_pat_|[rsp]k_live_|[rsp]k_test_|npm_|hf_|bascule_(?=[\w-]{43}))[\w-]{10,}",
+    "glpat-": r"()glpat-[\w-]{16,}",
     "xox": r"()xox[a-z]-[\w-]{10,}",
     "sk-": r"()sk-(?:(?<![\w-]sk-)|(?<=\\[bfnrt]sk-))[\w-]{16,}",
     "AIza": r"()AIza[\w-]{30,}",
@@ -92,6 +95,16 @@ class Redactor:
         self._spellings.sort(key=len, reverse=True)  # a shorter one may be a part of a longer one
         self._label.cache_clear()
 
+    def redact_error(self, error: BasculeError) -> None:
+        """Take the secrets out of all that ``error`` says, before it is kept or told to anyone."""
+        error.message = self.redact(error.message)
+        error.args = (error.message,)
+        for part in ("where", "hint", "diagnosis"):
+            if (text := getattr(error, part)) is not None:
+                setattr(error, part, self.redact(text))
+        if problems := getattr(error, "problems", None):
+            error.problems = tuple(json.loads(self.redact(json.dumps(problem))) for problem in problems)  # type: ignore[attr-defined]
+
     def redact(self, text: str) -> str:
         """Return ``text`` without its secrets; what was JSON is still JSON."""
         if _HINTS.search(text) is None and not self._may_hold_known(text):
@@ -138,7 +151,7 @@ class Redactor:
         return REDACTED if self._may_hold_known(str(value)) else value
 
     def _member(self, key: str, value: Any) -> Any:
-        name = _telling(key[-128:])
+        name = telling(key[-128:])
         innocent = value is None or isinstance(value, bool) or (name == "token" and isinstance(value, int | float))
         return self._value(value) if name is None or innocent else REDACTED
 
@@ -151,7 +164,7 @@ class Redactor:
 
 
 @lru_cache(maxsize=4_096)
-def _telling(key: str) -> str | None:
+def telling(key: str) -> str | None:
     """Say whether what stands under ``key`` is a ``secret``, a ``token`` (where it is no number), or neither."""
     found = _KEY.search(key)
     return found and ("token" if found["token"] else "secret")

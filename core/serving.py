@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from ..hookspecs import ASGIApp, Bind, HttpPolicy, HttpServer, Identities, Limits, SettingsInvalid
-from .guard import Guard
+from .guard import Guard, Mask
 
 _BACKLOG = 256
 _UNREAD_MILLISECONDS = 30_000
@@ -17,10 +17,17 @@ _UNREAD_MILLISECONDS = 30_000
 
 @asynccontextmanager
 async def serve_http(
-    app: ASGIApp, bind: Bind, policy: HttpPolicy, *, server: HttpServer, identities: Identities, limits: Limits
+    app: ASGIApp,
+    bind: Bind,
+    policy: HttpPolicy,
+    *,
+    server: HttpServer,
+    identities: Identities,
+    limits: Limits,
+    mask: Mask = str,
 ) -> AsyncIterator[None]:
     """Run ``app`` behind the guard; entered = accepting, left = drained."""
-    guard = Guard.around(app, bind, policy, identities, limits)
+    guard = Guard.around(app, bind, policy, identities, limits, mask)
     with listen(bind) as sock:
         async with server.serve(guard, sock, limits):
             yield

@@ -90,4 +90,12 @@ class View:
         """Run ``app`` behind the guard on the HTTP server that the owner chose."""
         bridge = self._bridge
         server = choose_server(bridge.settings.http_server, bridge.lineup.http_servers)
-        return serve_http(app, bind, policy, server=server, identities=self.identities, limits=bridge.settings.limits)
+        return serve_http(
+            app,
+            bind,
+            policy,
+            server=server,
+            identities=self.identities,
+            limits=bridge.settings.limits,
+            mask=bridge.redact,
+        )

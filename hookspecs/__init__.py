@@ -161,6 +161,7 @@ from .permissions import (
     Verdict,
 )
 from .schemas import BASIC_KEYWORDS, MORE_KEYWORDS, Accepted, Weakened, weaken
+from .secret import Secret
 from .tools import (
     DEFAULT_PERMISSION,
     Caller,
@@ -287,6 +288,7 @@ __all__ = [
     "RunView",
     "Runs",
     "ScopeRequired",
+    "Secret",
     "Section",
     "ServerTransport",
     "SessionOptions",

@@ -75,7 +75,7 @@ class LaunchRequest:
 
     argv: Sequence[str]
     cwd: Path
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     pass_env: Sequence[str] = ()
     shutdown_grace_seconds: float | None = None
 

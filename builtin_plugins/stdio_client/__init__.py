@@ -28,7 +28,7 @@ class StdioTransport:
         return LaunchRequest(
             argv=(backend.command, *backend.args),
             cwd=directory,
-            env=backend.env,
+            env={name: value.reveal() for name, value in backend.env.items()},
             pass_env=backend.pass_env,
             shutdown_grace_seconds=backend.shutdown_grace_seconds,
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from ...hookspecs import Section, loads_code
+from ...hookspecs import Secret, Section, loads_code
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -29,7 +29,7 @@ class StdioBackend(Section):
 
     command: Annotated[str, Field(min_length=1, max_length=4096)]
     args: Annotated[tuple[Annotated[str, Field(max_length=65_536)], ...], Field(max_length=1_000)] = ()
-    env: Annotated[dict[str, Annotated[str, Field(max_length=65_536)]], Field(max_length=200, default_factory=dict)]
+    env: Annotated[dict[str, Annotated[Secret, Field(max_length=65_536)]], Field(max_length=200, default_factory=dict)]
     pass_env: Annotated[tuple[str, ...], Field(max_length=200)] = ()
     stdout: Literal["strict", "tolerant"] = "strict"
     shutdown_grace_seconds: Annotated[float, Field(ge=0, le=30)] | None = None
@@ -43,10 +43,10 @@ class StdioBackend(Section):
 
     @field_validator("env", mode="after")
     @classmethod
-    def _env_is_harmless(cls, value: dict[str, str]) -> dict[str, str]:
+    def _env_is_harmless(cls, value: dict[str, Secret]) -> dict[str, Secret]:
         for name, text in value.items():
             _checked_name(name)
-            if "\0" in text:
+            if "\0" in text.reveal():
                 raise ValueError(f"{name} holds a NUL character, which no environment can carry")
         return value
 

@@ -15,6 +15,7 @@ from ..bridge import lineup_for
 from ..launching import Planner
 from ..lineup import Lineup
 from ..manifest import Manifest, load_manifest
+from ..redaction import REDACTED, Redactor, telling
 from ..settings import Settings
 from . import options
 from .output import print_json, say
@@ -75,9 +76,13 @@ def _command(plan: LaunchPlan, request: LaunchRequest) -> dict[str, Any]:
         "argv": list(plan.argv),
         "cwd": str(plan.cwd),
         "environment": sorted(plan.env),
-        "declared_environment": dict(request.env),
+        "declared_environment": {name: _shown(name, value) for name, value in request.env.items()},
         "passed_from_host": list(request.pass_env),
     }
+
+
+def _shown(name: str, value: str) -> str:
+    return REDACTED if telling(name) else Redactor().redact(value)
 
 
 def _warnings(

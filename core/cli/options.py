@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ..logs import mask
 from ..settings import Settings
 from .output import claim_stdout, harmless, say
 
@@ -66,13 +67,13 @@ class _Words(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         if self._verbose > 1:
-            return harmless(super().format(record))
+            return harmless(mask(super().format(record)))
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
         if self._verbose:
-            return harmless(f"{record.levelname} {record.name}: {text}")
-        return harmless(f"{record.levelname.lower()}: {text}")
+            return harmless(mask(f"{record.levelname} {record.name}: {text}"))
+        return harmless(mask(f"{record.levelname.lower()}: {text}"))
 
 
 def settings_from(

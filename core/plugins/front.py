@@ -83,6 +83,7 @@ class Plugins:
                 hint="uninstall it first, or give this one another id",
             )
         plugin = Installed(manifest, keep)
+        self._moves.learn(plugin)
         plugin.granted = self._grants_of(manifest)
         self._moves.look_at_grants(plugin)
         self._moves.save(plugin)
@@ -103,6 +104,7 @@ class Plugins:
         changed = manifest.digest != record.digest
         enabled = record.enabled and not changed
         plugin = Installed(manifest, keep, enabled=enabled, installed_at=record.installed_at)
+        self._moves.learn(plugin)
         plugin.granted = self._grants_of(manifest)
         self._moves.look_at_grants(plugin, changed=changed)
         if changed:
@@ -128,6 +130,7 @@ class Plugins:
         changed = manifest.digest != plugin.manifest.digest
         plugin.enabled = plugin.enabled and not changed
         plugin.manifest = manifest
+        self._moves.learn(plugin)
         plugin.granted = self._grants_of(manifest)
         self._moves.look_at_grants(plugin, changed=changed)
         self._moves.save(plugin)
@@ -138,12 +141,16 @@ class Plugins:
 
     def _read_manifest(self, directory: Path) -> Manifest:
         lineup = self._house.lineup
-        return load_manifest(
-            directory,
-            transports=lineup.client_transports,
-            permissions=lineup.permissions,
-            limits=self._house.limits,
-        )
+        try:
+            return load_manifest(
+                directory,
+                transports=lineup.client_transports,
+                permissions=lineup.permissions,
+                limits=self._house.limits,
+            )
+        except BasculeError as error:
+            self._house.redactor.redact_error(error)  # it quotes the file
+            raise
 
     async def grant(self, plugin_id: str, permissions: Iterable[str]) -> PluginView:
         granted = frozenset(permissions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from ...hookspecs import (
     BasculeError,
@@ -17,6 +18,7 @@ from ...hookspecs import (
     ToolConverter,
     TrustApprovalRequired,
 )
+from ..credentials import credentials
 from ..hosting import Host, HostSpec
 from ..manifest import Manifest
 from .house import House
@@ -66,6 +68,17 @@ class Hosts:
             return Host(spec, plugin.generation, on_lost)
         return Host(spec, plugin.generation, on_lost, lambda host, listed: relisted(plugin, host, listed))
 
+    def learn(self, manifest: Manifest) -> None:
+        """Let the redactor know what a start will hand to the server: it is found wherever it turns up from now on."""
+        with suppress(Exception):  # what is wrong with it is said where it is to be started
+            request = self._transport(manifest).preview(manifest.backend, manifest.directory)
+            if request is not None:
+                self._learn(request)
+
+    def _learn(self, request: LaunchRequest) -> None:
+        for value in credentials(request, self._house.planner.host):
+            self._house.redactor.add(value)
+
     def converter(self) -> ToolConverter:
         """The converter of what the servers speak; raises ``HookPluginBroken`` where there is none."""
         converter = self._house.lineup.converters.get(_DIALECT)
@@ -90,6 +103,7 @@ class Hosts:
 
     def plan(self, manifest: Manifest, request: LaunchRequest) -> LaunchPlan:
         """What ``request`` would start: the same for a start, a preview and an approval."""
+        self._learn(request)
         return self._house.planner.plan(request, self._house.limits)
 
     def _transport(self, manifest: Manifest) -> ClientTransport:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ...hookspecs import (
     BasculeError,
@@ -154,14 +155,22 @@ class Moves:
         else:
             self._move(plugin, Happening.GRANTS_COMPLETE)
 
+    def learn(self, plugin: Installed) -> None:
+        """Know the secrets in what its server will be given, before anything of it is kept or told."""
+        self._hosts.learn(plugin.manifest)
+
     def save(self, plugin: Installed, grants: Iterable[str] | None = None) -> None:
         """Keep the plugin's record, where it is to be kept; with ``grants``, these too, in one step."""
         if plugin.kept:
-            self._house.store.save_plugin(plugin.record(), grants)
+            record = plugin.record()
+            text = self._house.redactor.redact(record.manifest)
+            self._house.store.save_plugin(replace(record, manifest=text), grants)
 
     def _move(self, plugin: Installed, happening: Happening, reason: BasculeError | None = None) -> None:
         plugin.row = after(plugin.row.plugin, happening)
         plugin.reason = reason
+        if reason is not None:
+            self._house.redactor.redact_error(reason)  # it is kept and told to everyone from here on
         shown = None if reason is None else str(reason)
         log.info("%s: %s, now %s", plugin.id, happening.value, plugin.row.plugin.value)
         self._house.events.publish(HostChanged(plugin.id, plugin.row.plugin.value, plugin.row.host.value, shown))

@@ -110,6 +110,10 @@ class Traces:
         """An id for a step or a run, unique over processes."""
         return f"{getrandbits(64):016x}"
 
+    def label(self, text: str) -> str:
+        """A name that a caller gave, as it may be kept and told."""
+        return self._rows.label(text) or ""
+
     async def begin_run(self, agent: str, purpose: str | None = None) -> str:
         """Record a run; returns its id once the row is there."""
         run_id, label = self.next_id(), self._rows.label
