@@ -12,11 +12,12 @@ Linux), nothing is written down and nothing ended.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class Children:
         """Start ``plan`` and keep a record of it until it has ended; raises what the launcher raises."""
         if not self._bridge:
             return await launcher.launch(plan)
-        seq = self._store.child_begins(plugin_id, self._bridge, plan.cwd, plan.argv)
+        seq = self._store.child_begins(plugin_id, self._bridge, plan.cwd, prints(map(os.fsencode, plan.argv)))
         try:
             child = await launcher.launch(plan)
         except BaseException:
@@ -136,8 +137,12 @@ def _is_this_command(pid: int, record: ChildRecord) -> bool:
     except OSError:
         return False
     # A script's interpreter stands before it.
-    wanted = [os.fsencode(argument) for argument in record.argv]
-    return argv[-len(wanted) :] == wanted and _stands_in(pid, record.directory)
+    return tuple(prints(argv[-len(record.argv) :])) == record.argv and _stands_in(pid, record.directory)
+
+
+def prints(argv: Iterable[bytes]) -> list[str]:
+    """What a command is recognised by; an argument may be a secret and is not written down."""
+    return [hashlib.sha256(argument).hexdigest() for argument in argv]
 
 
 def _stands_in(pid: int, directory: Path) -> bool:

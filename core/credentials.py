@@ -6,6 +6,7 @@ harmless is known to the redactor from then on: literal ones of the manifest, th
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -33,6 +34,19 @@ def credentials(request: LaunchRequest, host: Mapping[str, str]) -> list[str]:
     found += _in_arguments(request.argv)
     found += [user[1] for value in (*passed.values(), *request.env.values()) if (user := _USER.search(value))]
     return list(_bounded(dict.fromkeys(found)))
+
+
+def sealed(argv: Sequence[str]) -> list[str]:
+    """``argv`` to be kept and compared: each secret in it is replaced by its fingerprint."""
+    secrets = [value for value in _in_arguments(argv) if len(value) >= SHORTEST_SECRET]
+    return [_seal(word, secrets) for word in argv]
+
+
+def _seal(word: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        if secret in word:
+            word = word.replace(secret, f"sha256:{hashlib.sha256(secret.encode('utf-8', 'surrogatepass')).hexdigest()}")
+    return word
 
 
 def _in_arguments(argv: Sequence[str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from bascule.core.bridge import Bridge
+from bascule.core.children import prints
 from bascule.core.processes import process
 from bascule.core.settings import Settings
 from bascule.core.store import Store
@@ -324,14 +325,15 @@ async def test_strangers_are_left_alone(settings, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     command = [sys.executable, "-c", "input()"]
+    shown = prints(map(os.fsencode, command))
     strangers = [sleeper(elsewhere, command) for _ in range(3)]
     try:
         dead = f"{strangers[0].pid} 1 {process(os.getpid()).split()[2]}"
         with Store.open(settings.state) as store:
-            number = store.child_begins("a", dead, tmp_path / "plugin", command)
+            number = store.child_begins("a", dead, tmp_path / "plugin", shown)
             store.child_is(number, strangers[0].pid, dead)
-            store.child_begins("b", dead, tmp_path / "plugin", command)
-            living = store.child_begins("c", process(os.getpid()), elsewhere, command)
+            store.child_begins("b", dead, tmp_path / "plugin", shown)
+            living = store.child_begins("c", process(os.getpid()), elsewhere, shown)
             store.child_is(living, strangers[2].pid, process(strangers[2].pid))
         async with Bridge(settings):
             assert [stranger.poll() for stranger in strangers] == [None] * 3

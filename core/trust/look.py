@@ -11,6 +11,7 @@ from typing import Any
 
 from ...hookspecs import ClientTransport, Launcher, LaunchPlan, LaunchRequest
 from ..admission import requested
+from ..credentials import sealed
 from ..launching import interpreter_of_environment
 from ..manifest import Manifest
 from .facts import Facts, command_digest
@@ -56,7 +57,7 @@ class Looker:
         facts = {
             "transport": {"name": manifest.transport, "process": transport.starts_process},
             "executable": None if plan is None else _executable(plan, place),
-            "argv": [] if plan is None else [place.written(word) for word in plan.argv],
+            "argv": [] if plan is None else [place.written(word) for word in sealed(plan.argv)],
             "environment": [] if request is None else sorted({*request.env, *request.pass_env}),
             "manifest": file_sha256(manifest.path),
             "files": dict(tree.entries),
