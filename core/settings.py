@@ -68,6 +68,7 @@ class Settings(BaseModel):
     environment: Literal["production", "development"] = "production"
     state: _Path | None = None
     plugin_roots: tuple[_Path, ...] = ()
+    approvals: _Path | None = None
     launcher: _Name = "local"
     launchers: dict[Annotated[str, Field(pattern=f"^{PLUGIN_ID.pattern}$")], _Name] = {}
     http_server: _Name = "auto"

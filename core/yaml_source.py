@@ -36,10 +36,13 @@ class _Refused(Exception):
     """The file can't be read, for a problem: what, the cure and the line."""
 
 
-def read(path: Path) -> Document:
-    """Read the mapping in ``path``; an empty file is an empty one. What is wrong stands in the document's problems."""
+def read(path: Path, *, most: int = MAX_BYTES) -> Document:
+    """Read the mapping in ``path``; an empty file is an empty one. What is wrong stands in the document's problems.
+
+    ``most`` bounds the file, in bytes.
+    """
     try:
-        raw = _bytes(path)
+        raw = _bytes(path, most)
         text = _text(raw)
         loader = _Loader(text)
         data = loader.mapping()
@@ -49,18 +52,18 @@ def read(path: Path) -> Document:
     return Document(path, data, text, hashlib.sha256(raw).hexdigest(), loader.lines, loader.problems[:MAX_PROBLEMS])
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int) -> bytes:
     """Read a regular file of bounded size."""
     try:
         # at once: a named pipe would wait for its writer for ever
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(0, "it is no regular file")
-            raw = file.read(MAX_BYTES + 1)
+            raw = file.read(most + 1)
     except OSError as error:
         raise _Refused(f"the file can't be read: {error.strerror}", "check the path and the file", None) from error
-    if len(raw) > MAX_BYTES:
-        raise _Refused(f"the file is larger than {MAX_BYTES // 1024} KiB", "shorten it", None)
+    if len(raw) > most:
+        raise _Refused(f"the file is larger than {most // 1024} KiB", "shorten it", None)
     return raw
 
 

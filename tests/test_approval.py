@@ -6,7 +6,7 @@ import pytest
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
-from bascule.hookspecs import ApprovalOutdated, ApprovalState, PluginState, TrustApprovalRequired
+from bascule.hookspecs import ApprovalOutdated, ApprovalState, PluginState, SettingsInvalid, TrustApprovalRequired
 
 
 @pytest.fixture
@@ -59,3 +59,51 @@ async def test_a_changed_file_is_told_and_starts_nothing(production, echo, plugi
             await bridge.plugins.enable("mcp-fixture")
         assert refusal.value.difference == ('file changed: "server.py"',)
         assert bridge.plugins.get("mcp-fixture").approval == "changed"
+
+
+# --- approvals in a reviewed file -------------------------------------------------------------------------
+
+
+@pytest.mark.req("N6.10")
+async def test_a_host_with_a_reviewed_file_runs_what_stands_there_and_nothing_else(
+    production, echo, plugin_copy, approve, tmp_path
+):
+    folder = plugin_copy(echo)
+    reviewed = production.with_(approvals=str(tmp_path / "approvals.yaml"))
+    async with Bridge(reviewed) as bridge:
+        await bridge.plugins.install(folder)
+        await approve(bridge)
+    other = reviewed.with_(state=str(tmp_path / "another machine"))
+    async with Bridge(other) as bridge:
+        view = await bridge.plugins.install(folder)
+        assert view.granted == view.permissions
+        assert (await bridge.plugins.enable("mcp-fixture")).state is PluginState.READY
+    text = (tmp_path / "approvals.yaml").read_text()
+    assert "Returns the message, and all arguments exactly as they arrived." in text
+    assert '"sha256": ' not in text
+    assert text.isascii()
+    (tmp_path / "approvals.yaml").write_text(text.replace("exactly as they arrived", "as they are"))
+    async with Bridge(other) as bridge:
+        await bridge.plugins.install(folder, keep=False) if not bridge.plugins.list() else None
+        view = await bridge.plugins.enable("mcp-fixture")
+        assert view.quarantined == ("mcp-fixture.echo",)
+    (tmp_path / "approvals.yaml").unlink()
+    async with Bridge(other) as bridge:
+        with pytest.raises(TrustApprovalRequired):
+            await bridge.plugins.enable("mcp-fixture")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "just text",
+        "{command: 1}",
+        "{command: {}, approved_at: never}",
+        "{command: {}, approved_at: 2026-01-01, approved: {tools: {a: b}}}",
+    ],
+)
+async def test_an_entry_that_nobody_could_have_approved_is_told(production, echo, tmp_path, entry):
+    (tmp_path / "approvals.yaml").write_text(f"mcp-fixture: {entry}\n")
+    async with Bridge(production.with_(approvals=str(tmp_path / "approvals.yaml"))) as bridge:
+        with pytest.raises(SettingsInvalid, match="no approval"):
+            await bridge.plugins.install(echo)

@@ -162,7 +162,7 @@ async def _approve_tools(
     if not view.pending or not answers.ask(question):
         return answers.end(view)
     view = await bridge.plugins.approve(view.plugin_id, view.digest, tools=tools)
-    if first:
+    if first and settings.approvals is None:  # a reviewed file grants what it shows
         with Store.open(state_directory(settings)) as store:
             directory = bridge.plugins.get(view.plugin_id).directory
             store.set_grants(view.plugin_id, directory, view.manifest, view.permissions)

@@ -33,6 +33,7 @@ from ..naming import tool_id
 from ..trust import (
     INSTRUCTIONS,
     Approval,
+    InFile,
     InState,
     Kept,
     Look,
@@ -56,12 +57,17 @@ class Approving:
         self._house = house
         self._hosts = hosts
         self._looker = Looker(house.lineup.client_transports, hosts.launcher, hosts.plan, house.state)
-        self._kept: Kept = InState(house.store)
+        reviewed = house.settings.approvals
+        self._kept: Kept = InState(house.store) if reviewed is None else InFile(reviewed)
 
     @property
     def required(self) -> bool:
         """Whether a plugin needs an approval: outside environment ``development``."""
         return self._house.settings.environment != "development"
+
+    def grants(self, manifest: Manifest) -> frozenset[str]:
+        """What was granted to the plugin with its approval."""
+        return self._kept.grants(manifest) if self.required else frozenset()
 
     # --- before a start -------------------------------------------------------------------------------
 
@@ -95,14 +101,8 @@ class Approving:
         plugin.listed = seen
         plugin.quarantined = _quarantined(plugin.id, verdict)
         if plugin.kept and plugin.quarantined and (before is None or before.digest != seen.digest):
-            self._remember(plugin, seen)
+            self._kept.see(plugin.manifest, seen)
         return verdict.approved
-
-    def _remember(self, plugin: Installed, seen: Pins) -> None:
-        """Let the owner see the difference also when the server no longer runs."""
-        approval = self._kept.get(plugin.manifest)
-        if approval is not None:
-            self._kept.put(plugin.manifest, replace(approval, seen=seen))
 
     # --- the two questions ----------------------------------------------------------------------------
 

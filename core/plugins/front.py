@@ -137,7 +137,8 @@ class Plugins:
         return changed
 
     def _grants_of(self, manifest: Manifest) -> frozenset[str]:
-        return self._house.store.grants(manifest.directory, manifest.digest) & requested(manifest)
+        granted = self._house.store.grants(manifest.directory, manifest.digest)
+        return (granted | self._moves.approving.grants(manifest)) & requested(manifest)
 
     def _read_manifest(self, directory: Path) -> Manifest:
         lineup = self._house.lineup
@@ -198,6 +199,9 @@ class Plugins:
             named = None if tools is None else tuple(tools)
             view = await self._moves.approving.approve(plugin, digest, named, unsandboxed)
             await self._moves.register_anew(plugin)
+            if more := self._moves.approving.grants(plugin.manifest) - plugin.granted:
+                plugin.granted |= more
+                self._moves.look_at_grants(plugin)
         return view
 
     async def relist(self, plugin_id: str) -> None:

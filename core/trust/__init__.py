@@ -8,10 +8,12 @@ from .facts import command_digest, differences, whole_digest
 from .kept import Approval, InState, Kept
 from .look import Look, Looker
 from .pins import INSTRUCTIONS, Pins, Verdict, judge, tool_digest
+from .reviewed import InFile
 
 __all__ = [
     "INSTRUCTIONS",
     "Approval",
+    "InFile",
     "InState",
     "Kept",
     "Look",

@@ -17,14 +17,13 @@ from .pins import Pins
 class Approval:
     """What an owner said yes to. ``pins`` is ``None`` until the second question; ``seen`` waits for it.
 
-    ``approved_at`` is in seconds since 1970; ``granted`` is what a reviewed file grants, ``None`` elsewhere.
+    ``approved_at`` is in seconds since 1970.
     """
 
     facts: Facts
     pins: Pins | None = None
     seen: Pins | None = None
     approved_at: float = 0.0
-    granted: frozenset[str] | None = None
 
     @property
     def digest(self) -> str:
@@ -44,6 +43,12 @@ class Kept(Protocol):
     def put(self, manifest: Manifest, approval: Approval) -> None:
         """Keep ``approval`` in place of what was known."""
 
+    def grants(self, manifest: Manifest) -> frozenset[str]:
+        """The permissions that come with an approval in this place."""
+
+    def see(self, manifest: Manifest, seen: Pins) -> None:
+        """Remember what an approved plugin's server listed instead, so that the owner can look at it."""
+
 
 class InState:
     """Approvals in the state directory's database, by the plugin's directory."""
@@ -57,6 +62,15 @@ class InState:
 
     def put(self, manifest: Manifest, approval: Approval) -> None:
         self._store.save_approval(manifest.id, manifest.directory, json.dumps(_written(approval)))
+
+    def grants(self, manifest: Manifest) -> frozenset[str]:
+        """None: here permissions are granted in a step of their own."""
+        return frozenset()
+
+    def see(self, manifest: Manifest, seen: Pins) -> None:
+        approval = self.get(manifest)
+        if approval is not None:
+            self.put(manifest, replace(approval, seen=seen))
 
 
 def _written(approval: Approval) -> dict[str, Any]:
