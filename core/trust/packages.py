@@ -1,8 +1,8 @@
 """The package that a command runs, fetched once, at approval, into an environment of the plugin's own (N6.11).
 
-It lies below the state directory, ``packages/PLUGIN/KEY``; ``pin.json`` is written last and says that it is whole. A start
-takes the program from there, without an index. Nothing that a package brings runs while it is fetched: wheels alone, and
-npm without install scripts. pip and npm check what they download against the index's hashes; ours are of what came.
+It lies below the state directory, ``packages/PLUGIN/KEY``; ``pin.json`` is written last and says that it is whole. A
+start takes the program from there, without an index. Nothing that a package brings runs while it is fetched: wheels
+alone, and npm without install scripts. pip and npm check what they load against the index's hashes; ours say what came.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 ``npx -y -p pkg@1.2.3 tool``         its command ``tool``
 =================================== =====================================================
 
-``uv tool run`` and ``npm exec`` are the same by other names. Anything else that fetches is refused: what it would run can't
-be said before.
+``uv tool run`` and ``npm exec`` are the same by other names. Anything else that fetches is refused: what it would run
+can't be said before.
 """
 
 from __future__ import annotations
