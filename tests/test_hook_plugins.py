@@ -323,6 +323,12 @@ def test_a_hook_plugin_that_is_turned_off_is_not_imported(bascule, strangers):
     strangers.write("loud", "raise SystemExit('imported')")
     plugin = told(bascule, "--no-hook-plugin", "loud")["loud"]
     assert (plugin["state"], plugin["error"], plugin["version"]) == ("disabled", None, "1.0.0")
+    bascule.env["BASCULE_DISABLED_HOOK_PLUGINS"] = "quiet, loud,"
+    assert told(bascule)["loud"]["state"] == "disabled"
+    assert bascule("hooks", "--json").json["warnings"] == [
+        "command line: disabled_hook_plugins: no hook plugin 'quiet' is installed"
+    ]
+    del bascule.env["BASCULE_DISABLED_HOOK_PLUGINS"]
     bascule.settings("disabled_hook_plugins: [loud]\n")
     assert told(bascule)["loud"]["state"] == "disabled"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,11 +98,17 @@ def settings_from(
     changes: dict[str, Any] = {}
     if state is not None:
         changes["state"] = state.absolute()
-    if no_hook_plugins:
-        changes["disabled_hook_plugins"] = (*settings.disabled_hook_plugins, *no_hook_plugins)
+    if disabled := (*no_hook_plugins, *_disabled_in_environment()):
+        changes["disabled_hook_plugins"] = (*settings.disabled_hook_plugins, *disabled)
     if dev:
         changes["environment"] = "development"
     return settings.with_(**changes) if changes else settings
+
+
+def _disabled_in_environment() -> list[str]:
+    """For an emergency: names in ``BASCULE_DISABLED_HOOK_PLUGINS``, with commas between them."""
+    names = os.environ.get("BASCULE_DISABLED_HOOK_PLUGINS", "").split(",")
+    return [name.strip() for name in names if name.strip()]
 
 
 def say_dev(plugins: tuple[Path, ...]) -> None:

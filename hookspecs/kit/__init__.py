@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE. Three lines in a test module run the suite of a family (``p
     class TestTcp(ClientTransportSuite):
         transport, peer = TcpTransport(), LinesOverTcp
 
+With ``pytest_plugins = ["bascule.hookspecs.kit"]`` besides, pytest sums up at its end what was looked at.
 A fault is told in one line that names it. Each check runs on an event loop of its own and needs no plugin of pytest
 for coroutines. Nothing here is loaded by pytest unless a test module asks for it.
 """
@@ -16,14 +17,19 @@ from __future__ import annotations
 
 try:
     from .client_transports import ClientTransportSuite
+    from .converters import ConverterSuite
     from .faults import Fault, NotApplicable
+    from .guards import ExposurePolicySuite, PermissionCheckSuite
     from .peers import LinesOfChild, LinesOverTcp, LinesOverUnix, Peer, PeerEnd, RawEnd
+    from .reporting import pytest_terminal_summary
     from .suite import faults
 except ModuleNotFoundError as _error:
     raise ImportError(f"the conformance kit needs {_error.name}: pip install 'bascule[kit]'") from _error
 
 __all__ = [
     "ClientTransportSuite",
+    "ConverterSuite",
+    "ExposurePolicySuite",
     "Fault",
     "LinesOfChild",
     "LinesOverTcp",
@@ -31,6 +37,8 @@ __all__ = [
     "NotApplicable",
     "Peer",
     "PeerEnd",
+    "PermissionCheckSuite",
     "RawEnd",
     "faults",
+    "pytest_terminal_summary",
 ]

@@ -14,6 +14,9 @@ import pytest
 from .faults import Fault, NotApplicable, T, until, within
 from .watch import judged
 
+SUBJECTS: dict[str, tuple[int, int]] = {}
+"""What was looked at in this process: how many checks ran, and how many held."""
+
 
 class Suite:
     """The base of every family's suite. ``seconds`` bounds each wait for something that must happen."""
@@ -39,11 +42,15 @@ def check(scenario: Callable[[Any, Path], Any]) -> Callable[[Any], None]:
 
     def test(self: Suite) -> None:
         __tracebackhide__ = True
+        count, held = SUBJECTS.get(_subject(self), (0, 0))
+        SUBJECTS[_subject(self)] = count + 1, held
         try:
             run(self, scenario)
+            SUBJECTS[_subject(self)] = count + 1, held + 1
         except Fault as fault:
             pytest.fail(f"{_subject(self)}: {fault}", pytrace=False)
         except NotApplicable as reason:
+            SUBJECTS[_subject(self)] = count, held
             pytest.skip(str(reason))
 
     test.__name__ = scenario.__name__
