@@ -36,10 +36,15 @@ _PYTHON_NAMES = frozenset({"python", "python3", "python.exe", "python3.exe"})
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Makes plans. ``executables`` are the owner's bindings of bare names, ``host`` this process's environment."""
+    """Makes plans. ``executables`` are the owner's bindings of bare names, ``host`` this process's environment.
+
+    ``fetched`` is where a program that was fetched at approval lies, for a plan that starts one.
+    """
 
     executables: Mapping[str, Path] = field(default_factory=dict)
     host: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    fetched: Path | None = None
 
     def plan(self, request: LaunchRequest, limits: Limits) -> LaunchPlan:
         """Raise ``PackageNotFound`` or ``ManifestInvalid`` where the command can't or may not be started."""
@@ -49,6 +54,8 @@ class Planner:
 
     def executable(self, command: str, directory: Path) -> Path:
         """Find the program that ``command`` means for the plugin in ``directory`` (N3.3)."""
+        if self.fetched is not None and Path(command).is_relative_to(self.fetched):
+            return _usable(Path(command), "the package that was fetched")
         if os.path.dirname(command) or command in (".", ".."):
             return _inside(command, directory)
         bound = self.executables.get(command)

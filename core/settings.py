@@ -69,6 +69,8 @@ class Settings(BaseModel):
     state: _Path | None = None
     plugin_roots: tuple[_Path, ...] = ()
     approvals: _Path | None = None
+    allowed_signers: _Path | None = None
+    require_signature: bool = False
     launcher: _Name = "local"
     launchers: dict[Annotated[str, Field(pattern=f"^{PLUGIN_ID.pattern}$")], _Name] = {}
     http_server: _Name = "auto"

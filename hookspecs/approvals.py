@@ -30,8 +30,9 @@ class ApprovalState(StrEnum):
 class CommandView:
     """The complete command, untruncated. ``executable`` is what is started, ``resolved`` the file behind its links.
 
-    ``sha256`` is that file's, in hex. ``environment`` names every variable that the child sees, ``declared`` those to
-    which the manifest gives a value, ``passed`` those that it lets through from the bridge's own environment.
+    ``sha256`` is that file's, in hex; all three are empty while a package is still to be fetched. ``environment`` names
+    every variable that the child sees, ``declared`` those to which the manifest gives a value, ``passed`` those that it
+    lets through from the bridge's own environment.
     """
 
     executable: str

@@ -17,6 +17,7 @@ _COMMANDS = {
     "check": ("check", "Read a plugin's manifest and show what would run; starts nothing."),
     "approve": ("approvals", "Show all that a plugin would run and may do, and say yes to it."),
     "diff": ("approvals", "Show how a plugin differs from what was approved."),
+    "listing": ("approvals", "Print what a plugin's publisher signs."),
     "tools": ("tools", "List the tools of plugins."),
     "call": ("tools", "Call a tool."),
     "serve": ("serve", "Host plugins until stopped."),

@@ -14,9 +14,11 @@ from ...hookspecs import ApprovalState, ApprovalView, PluginNotFound
 from ..bridge import Bridge, state_directory
 from ..settings import Settings
 from ..store import Store
+from ..trust import listing as signed_listing
+from ..trust import read_plugin
 from . import options
 from .exits import REFUSED
-from .output import print_json, say
+from .output import out, print_json, say
 from .running import run
 from .shown import show_command, show_difference, show_tools
 
@@ -76,6 +78,31 @@ def diff(
     else:
         show_difference(view)
     return REFUSED if view.pending and view.required else 0
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@options.common
+def listing(
+    directory: Path,
+    config: Path | None,
+    state: Path | None,
+    no_hook_plugins: tuple[str, ...],
+    as_json: bool,
+    verbose: int,
+) -> int:
+    """Print what a publisher signs: every file of the plugin in DIR and its SHA-256. Starts nothing.
+
+    \b
+    bascule listing DIR | ssh-keygen -Y sign -n bascule-plugin -f KEY > DIR/plugin.sig
+    """
+    options.settings_from(config, state, no_hook_plugins, verbose)
+    entries = read_plugin(directory)
+    if as_json:
+        print_json({"entries": dict(entries)})
+    else:
+        out().write(signed_listing(entries).decode("ascii"))
+    return 0
 
 
 async def _view(settings: Settings, plugin: str) -> ApprovalView:
@@ -147,6 +174,8 @@ async def _approve(settings: Settings, plugin: str, tools: tuple[str, ...] | Non
             if not answers.ask("May this run? It is started once now, without grants and calls, to see its tools."):
                 return answers.end(view)
             view = await plugins.approve(name, view.digest, unsandboxed=answers.unsandboxed(view))
+            if view.source.get("fetched"):
+                answers.show(show_command, view)  # what was fetched, and what of it is started
         elif view.state is ApprovalState.COMPLETE:
             await plugins.relist(name)
             view = await plugins.approval(name)

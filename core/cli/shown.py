@@ -30,6 +30,8 @@ def show_command(view: ApprovalView) -> None:
             _row("", f"{name}: {_plain(value)}")
     _row("permissions", ", ".join(view.permissions))
     _row("source", _source(view.source))
+    for name, digest in (view.source.get("fetched") or {}).items():
+        _row("", f"{name} {digest}")
     _row("signature", view.signature)
     _row("manifest", f"sha256 {view.manifest}")
     _row("files", f"{view.files:,}, sha256 {view.tree}")
@@ -65,14 +67,16 @@ def quoted(text: str) -> str:
 
 
 def _command(command: CommandView) -> None:
-    _row("executable", command.executable)
-    if command.resolved != command.executable:
-        _row("", f"is {command.resolved}")
-    _row("", f"sha256 {command.sha256}")
+    if command.executable:
+        _row("executable", command.executable)
+        if command.resolved != command.executable:
+            _row("", f"is {command.resolved}")
+        _row("", f"sha256 {command.sha256}")
     for index, argument in enumerate(command.argv):
         _row(f"   argv[{index}]", quoted(argument))
     _row("   in", command.cwd)
-    _row("   sees", ", ".join(command.environment))
+    if command.environment:
+        _row("   sees", ", ".join(command.environment))
     if command.declared:
         _row("   sets", ", ".join(command.declared))
     for name in command.passed:

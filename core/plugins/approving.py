@@ -22,6 +22,7 @@ from ...hookspecs import (
     Isolation,
     JsonObject,
     LaunchPlan,
+    PackageUnsafe,
     ToolApproval,
     ToolResult,
     TrustApprovalRequired,
@@ -39,10 +40,13 @@ from ..trust import (
     Look,
     Looker,
     Pins,
+    Signature,
+    Signed,
     Verdict,
     differences,
     judge,
     tool_digest,
+    verify,
     whole_digest,
 )
 from .hosts import Hosts
@@ -56,7 +60,9 @@ class Approving:
     def __init__(self, house: House, hosts: Hosts) -> None:
         self._house = house
         self._hosts = hosts
-        self._looker = Looker(house.lineup.client_transports, hosts.launcher, hosts.plan, house.state)
+        self._looker = Looker(
+            house.lineup.client_transports, hosts.launcher, hosts.plan, hosts.package_run, hosts.packages, house.state
+        )
         reviewed = house.settings.approvals
         self._kept: Kept = InState(house.store) if reviewed is None else InFile(reviewed)
 
@@ -88,6 +94,8 @@ class Approving:
             raise _refused(plugin, "is not what was approved", differences(approval.facts, look.facts))
         if approval.pins is None:
             raise _refused(plugin, "runs a command that was approved; its tools were not yet")
+        if self._house.settings.require_signature:
+            await asyncio.to_thread(self._require_signature, plugin, look)
         plugin.pins = approval.pins
         return look.plan
 
@@ -131,16 +139,35 @@ class Approving:
         self._kept.put(plugin.manifest, approval)
         if plugin.pins is not None:
             plugin.pins = approval.pins
+        look = await self._look(plugin.manifest) if look.run is not None else look
         return await asyncio.to_thread(self._view, plugin, approval, look)
 
     async def _approve_command(self, plugin: Installed, look: Look, unsandboxed: bool) -> Approval:
-        if look.plan is not None and look.launcher.isolation is Isolation.NONE and self.required and not unsandboxed:
+        if self._house.settings.require_signature and self.required:
+            await asyncio.to_thread(self._require_signature, plugin, look)
+        free = look.request is not None and look.launcher.isolation is Isolation.NONE
+        if free and self.required and not unsandboxed:
             raise ApprovalOutdated(
                 f"{plugin.id} would run with all your rights: the launcher {look.launcher.name!r} isolates nothing",
                 hint="choose a launcher that isolates, or say so expressly: bascule approve --unsandboxed",
             )
+        if look.run is not None:
+            await self._hosts.packages.fetch(plugin.id, look.run)
+            look = await self._look(plugin.manifest)
         seen = await self._probe(plugin, look)
         return Approval(look.facts, None, seen, time.time())
+
+    def _signature(self, plugin: Installed, look: Look) -> Signature:
+        return verify(plugin.manifest.directory, look.tree.entries, self._house.settings.allowed_signers)
+
+    def _require_signature(self, plugin: Installed, look: Look) -> None:
+        signature = self._signature(plugin, look)
+        if signature.state is not Signed.VALID:
+            raise PackageUnsafe(
+                f"{plugin.id} is not signed by a publisher that you trust; signature: {signature}",
+                where=str(plugin.manifest.directory),
+                hint="the setting require_signature demands it; see allowed_signers",
+            )
 
     async def relist(self, plugin: Installed) -> None:
         """Start the server of an approved plugin once more to see what it lists now; no tool is registered."""
@@ -222,6 +249,7 @@ class Approving:
             tier=look.launcher.isolation.value,
             isolation=isolation,
             source=look.facts["source"],
+            signature=str(self._signature(plugin, look)),
             tools=tools,
             instructions=None if listed is None else listed.instructions,
             difference=difference + said,
@@ -289,8 +317,11 @@ def _state(approval: Approval | None) -> ApprovalState:
 
 def _command(look: Look) -> CommandView | None:
     request, plan = look.request, look.plan
-    if request is None or plan is None:
+    if request is None:
         return None
+    if plan is None:  # a package that is still to be fetched
+        declared, passed = tuple(sorted(request.env)), tuple(sorted(request.pass_env))
+        return CommandView("", "", "", tuple(request.argv), str(request.cwd), (), declared, passed)
     return CommandView(
         executable=str(plan.executable),
         resolved=os.path.realpath(plan.executable),
@@ -318,9 +349,10 @@ def _quarantined(plugin_id: str, verdict: Verdict) -> dict[str, tuple[str, ...]]
 def _refused(plugin: Installed, why: str, difference: tuple[str, ...] = ()) -> TrustApprovalRequired:
     told = f": {'; '.join(difference[:3])}" if difference else ""
     more = f" and {len(difference) - 3} more" if len(difference) > 3 else ""
+    target = plugin.id if plugin.kept else plugin.manifest.directory
     return TrustApprovalRequired(
         f"{plugin.id} {why}{told}{more}",
-        hint=f"outside environment development only what was approved runs: bascule approve {plugin.id}; "
+        hint=f"outside environment development only what was approved runs: bascule approve {target}; "
         "for a trial, --dev lets it run with all your rights",
         difference=difference,
     )

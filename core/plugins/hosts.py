@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ...hookspecs import (
     BasculeError,
@@ -21,6 +22,7 @@ from ...hookspecs import (
 from ..credentials import credentials
 from ..hosting import Host, HostSpec
 from ..manifest import Manifest
+from ..trust import PackageRun, Packages, read_run
 from .house import House
 from .installed import Installed
 
@@ -38,6 +40,7 @@ class Hosts:
 
     def __init__(self, house: House) -> None:
         self._house = house
+        self.packages = Packages(house.state / "packages")
 
     def make(
         self,
@@ -102,9 +105,25 @@ class Hosts:
         return launchers[name]
 
     def plan(self, manifest: Manifest, request: LaunchRequest) -> LaunchPlan:
-        """What ``request`` would start: the same for a start, a preview and an approval."""
+        """What ``request`` would start: the same for a start, a preview and an approval.
+
+        A package that it runs is taken from where it was fetched; raises ``PackageFetchFailed`` where it was not.
+        """
         self._learn(request)
-        return self._house.planner.plan(request, self._house.limits)
+        run = self.package_run(request)
+        if run is None:
+            return self._house.planner.plan(request, self._house.limits)
+        program = self.packages.program(manifest.id, run)
+        planner = replace(self._house.planner, fetched=self.packages.root)
+        started = replace(request, argv=(program.executable, *program.arguments))
+        return planner.plan(started, self._house.limits)
+
+    def package_run(self, request: LaunchRequest) -> PackageRun | None:
+        """The package that a command runs; in environment ``development`` its runner is left to fetch it itself.
+
+        Raises ``PackageUnpinned``.
+        """
+        return None if self._house.settings.environment == "development" else read_run(request.argv)
 
     def _transport(self, manifest: Manifest) -> ClientTransport:
         return self._house.lineup.client_transports[manifest.transport]

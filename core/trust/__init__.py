@@ -6,9 +6,12 @@ Nothing here starts a plugin.
 
 from .facts import command_digest, differences, whole_digest
 from .kept import Approval, InState, Kept
-from .look import Look, Looker
+from .look import Look, Looker, read_plugin
+from .packages import Packages
 from .pins import INSTRUCTIONS, Pins, Verdict, judge, tool_digest
 from .reviewed import InFile
+from .runs import PackageRun, read_run
+from .signature import Signature, Signed, listing, verify
 
 __all__ = [
     "INSTRUCTIONS",
@@ -18,11 +21,19 @@ __all__ = [
     "Kept",
     "Look",
     "Looker",
+    "PackageRun",
+    "Packages",
     "Pins",
+    "Signature",
+    "Signed",
     "Verdict",
     "command_digest",
     "differences",
     "judge",
+    "listing",
+    "read_plugin",
+    "read_run",
     "tool_digest",
+    "verify",
     "whole_digest",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from ..credentials import sealed
 from ..launching import interpreter_of_environment
 from ..manifest import Manifest
 from .facts import Facts, command_digest
+from .packages import Packages
+from .runs import PackageRun
 from .tree import Tree, file_sha256, read_tree
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell", "pwsh"})
@@ -22,13 +24,17 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powersh
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen. ``plan`` and ``request`` are ``None`` where the transport starts no process."""
+    """What was seen. ``plan`` and ``request`` are ``None`` where the transport starts no process.
+
+    ``run`` is the package that the command runs; until it is fetched there is no plan.
+    """
 
     facts: Facts
     tree: Tree
     request: LaunchRequest | None
     plan: LaunchPlan | None
     launcher: Launcher
+    run: PackageRun | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -38,11 +44,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Looker:
-    """Looks at plugins. ``transports``, ``plan`` and ``launcher`` are what the start itself uses."""
+    """Looks at plugins. ``transports``, ``plan``, ``launcher`` and ``run`` are what the start itself uses."""
 
     transports: Mapping[str, ClientTransport]
     launcher: Callable[[str], Launcher]
     plan: Callable[[Manifest, LaunchRequest], LaunchPlan]
+    run: Callable[[LaunchRequest], PackageRun | None]
+    packages: Packages
     state: Path
 
     def look(self, manifest: Manifest) -> Look:
@@ -50,14 +58,16 @@ class Looker:
         transport = self.transports[manifest.transport]
         launcher = self.launcher(manifest.id)
         request = transport.preview(manifest.backend, manifest.directory)
-        plan = None if request is None else self.plan(manifest, request)
-        tree = read_tree(manifest.directory, link_out=_leads_to_an_interpreter)
+        run = None if request is None else self.run(request)
+        pin = None if run is None else self.packages.pin(manifest.id, run)
+        plan = None if request is None or (run is not None and pin is None) else self.plan(manifest, request)
+        tree = plugin_tree(manifest.directory)
         place = _Places(manifest.directory, self.state)
         isolation = {} if plan is None else place.plain(getattr(plan, "isolation", None)) or {}
         facts = {
             "transport": {"name": manifest.transport, "process": transport.starts_process},
             "executable": None if plan is None else _executable(plan, place),
-            "argv": [] if plan is None else [place.written(word) for word in sealed(plan.argv)],
+            "argv": [place.written(word) for word in sealed(_argv(request, plan))],
             "environment": [] if request is None else sorted({*request.env, *request.pass_env}),
             "manifest": file_sha256(manifest.path),
             "files": dict(tree.entries),
@@ -65,9 +75,13 @@ class Looker:
             "isolation": {"launcher": launcher.name, "tier": launcher.isolation.value, **isolation}
             if transport.starts_process
             else {},
-            "source": {"type": "directory"},
+            "source": {"type": "directory"} if run is None else _source(run, pin),
         }
-        return Look(facts, tree, request, plan, launcher, tuple(_warnings(transport, launcher, request, tree)))
+        if run is not None and pin is not None:
+            fetched = read_tree(self.packages.place(manifest.id, run), link_out=_leads_to_an_interpreter)
+            facts["packages"] = dict(fetched.entries)
+        warnings = tuple(_warnings(transport, launcher, request, tree))
+        return Look(facts, tree, request, plan, launcher, run, warnings)
 
 
 class _Places:
@@ -93,6 +107,29 @@ class _Places:
         if isinstance(value, list | tuple):
             return [self.plain(each) for each in value]
         return self.written(str(value)) if isinstance(value, str | Path) else value
+
+
+def _argv(request: LaunchRequest | None, plan: LaunchPlan | None) -> Sequence[str]:
+    """What is started; what the manifest says where that is still to be fetched, or nothing is."""
+    if plan is not None:
+        return plan.argv
+    return () if request is None else request.argv
+
+
+def _source(run: PackageRun, pin: Mapping[str, Any] | None) -> dict[str, Any]:
+    name, version = run.packages[0]
+    source = {"type": run.kind, "name": name, "version": version, "packages": list(run.specs)}
+    return source if pin is None else {**source, "fetched": dict(pin.get("files") or {})}
+
+
+def plugin_tree(directory: Path) -> Tree:
+    """A plugin's directory, file by file. Raises ``PackageUnsafe``."""
+    return read_tree(directory, link_out=_leads_to_an_interpreter)
+
+
+def read_plugin(directory: Path) -> Mapping[str, str]:
+    """What a publisher vouches for: the entries of :func:`plugin_tree`."""
+    return plugin_tree(directory).entries
 
 
 def _executable(plan: LaunchPlan, place: _Places) -> dict[str, str]:
