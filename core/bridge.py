@@ -38,6 +38,7 @@ from .documents import near
 from .endpoint import Endpoint
 from .events import Events
 from .gateway import Gateway, Guards
+from .isolation import Keepers
 from .launching import Planner
 from .lineup import Lineup, assemble, missing_guards
 from .logs import masked
@@ -174,6 +175,7 @@ class Bridge:
         self.registry = Registry()
         guards = Guards(self.lineup.permission_checks, self.lineup.exposure_policies, settings.environment)
         self.gateway = Gateway(self.registry, guards, self.traces, self._events, settings.limits)
+        self.keepers = Keepers(settings, self.lineup.launchers, state)
         self.plugins = Plugins(
             House(
                 settings,
@@ -183,6 +185,7 @@ class Bridge:
                 self._events,
                 Planner(settings.executables),
                 children,
+                self.keepers,
                 redactor,
                 version(),
                 state,

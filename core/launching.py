@@ -9,10 +9,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..hookspecs import (
+    Isolation,
+    IsolationRequest,
     LaunchPlan,
     LaunchRequest,
     Limits,
@@ -20,6 +22,7 @@ from ..hookspecs import (
     PackageNotFound,
     loads_code,
 )
+from .needs import Needs, unshimmed
 
 _ALLOWED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
 _ALLOWED_PREFIXES = ("LC_",)
@@ -30,6 +33,8 @@ _ALLOWED_ON_WINDOWS = frozenset(
 _FIXED = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 """A Python server must speak UTF-8 whatever the locale is, keep no answer in a buffer, and leave its directory as
 it was approved."""
+
+_OF_THE_OWNER = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"})
 
 _PYTHON_NAMES = frozenset({"python", "python3", "python.exe", "python3.exe"})
 
@@ -46,11 +51,26 @@ class Planner:
 
     fetched: Path | None = None
 
-    def plan(self, request: LaunchRequest, limits: Limits) -> LaunchPlan:
-        """Raise ``PackageNotFound`` or ``ManifestInvalid`` where the command can't or may not be started."""
+    def plan(
+        self,
+        request: LaunchRequest,
+        limits: Limits,
+        isolation: IsolationRequest | None = None,
+        tier: Isolation = Isolation.NONE,
+    ) -> LaunchPlan:
+        """Say what is started, by a launcher of this ``tier``.
+
+        Raises ``PackageNotFound`` or ``ManifestInvalid`` where the command can't or may not be started.
+        """
         executable = self.executable(request.argv[0], request.cwd)
         argv = (str(executable), *request.argv[1:])
-        return LaunchPlan(executable, argv, request.cwd, self.environment(request), limits)
+        env = self.environment(request)
+        asked = IsolationRequest() if isolation is None else isolation
+        if tier is not Isolation.NONE:
+            env = {**_apart(env, asked, tier), **request.env}
+            needs = Needs((Path(self.host.get("HOME", "/")), *asked.hidden), env.get("PATH"))
+            asked = replace(asked, readable=tuple(dict.fromkeys((*asked.readable, *needs.of(executable)))))
+        return LaunchPlan(executable, argv, request.cwd, env, limits, asked)
 
     def executable(self, command: str, directory: Path) -> Path:
         """Find the program that ``command`` means for the plugin in ``directory`` (N3.3)."""
@@ -63,7 +83,7 @@ class Planner:
             return _usable(bound, f"executables.{command} in the settings")
         found = shutil.which(command, path=self.host.get("PATH", os.defpath))
         if found is not None:
-            return Path(found).absolute()
+            return unshimmed(Path(found).absolute(), self.host)
         if command in _PYTHON_NAMES:
             return Path(sys.executable)
         raise PackageNotFound(
@@ -84,6 +104,15 @@ class Planner:
         child.update({name: self.host[name] for name in request.pass_env if name in self.host})
         child.update(request.env)
         return child
+
+
+def _apart(env: Mapping[str, str], isolation: IsolationRequest, tier: Isolation) -> dict[str, str]:
+    """The environment of a sandboxed child: it has a home of its own, and does not learn whose machine it is on."""
+    named = {name: value for name, value in env.items() if name not in _OF_THE_OWNER}
+    temporary = "/tmp"  # noqa: S108 - full isolation gives each child one of its own
+    if tier is not Isolation.FULL and isolation.data is not None:
+        temporary = str(isolation.data / "tmp")
+    return {**named, "HOME": str(isolation.data or temporary), "TMPDIR": temporary}
 
 
 def _allowed(name: str) -> bool:

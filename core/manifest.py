@@ -14,6 +14,7 @@ from ..hookspecs import errors
 from ..hookspecs.config import Limits, Section
 from ..hookspecs.tools import DEFAULT_PERMISSION, Visibility
 from ..hookspecs.transports import ClientTransport
+from .demands import Demands
 from .documents import Document, Problem, check, fault, meant, quoted
 from .naming import PLUGIN_ID, check_remote_name, tool_id, unescape
 from .yaml_source import read
@@ -148,6 +149,7 @@ class ManifestFile(BaseModel, frozen=True):
     description: Annotated[str, Field(max_length=2000)] | None = None
     permissions: tuple[Annotated[str, AfterValidator(_permission)], ...] = ()
     contributes: Contributes
+    isolation: Demands = Demands()
     backend_type: Literal["mcp"] = _below_backend("type")
     transport: Annotated[str, AfterValidator(_transport)] = _below_backend("transport")
     startup_seconds: _Seconds = _below_backend("startup_timeout_seconds", default=None)

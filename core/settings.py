@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, ValidationInfo, WrapValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr, WrapValidator
 
 from ..hookspecs.config import Limits, SectionT
 from ..hookspecs.errors import SettingsInvalid
+from .demands import OwnersDemands, anchored
 from .documents import Document, check, fault, quoted
 from .naming import PLUGIN_ID
 
@@ -36,16 +37,6 @@ def _limits(value: Any, validated: Callable[[Any], Limits]) -> Limits:
     return limits
 
 
-def _anchored(value: Any, info: ValidationInfo) -> Any:
-    """Make a path absolute: relative ones stand beside the file, ``~`` is the owner's home."""
-    if not isinstance(value, str):
-        return value
-    path = os.path.expanduser(value)
-    if not value.strip() or path.startswith("~"):
-        raise fault(f"{quoted(value)} is no path that exists", "write an absolute path, or one relative to this file")
-    return os.path.realpath((info.context or Path.cwd()) / path)
-
-
 def _absolute(path: Path) -> Path:
     """Refuse a relative path. An absolute one is not resolved: a virtual environment is found by its link."""
     if path.is_absolute():
@@ -54,7 +45,7 @@ def _absolute(path: Path) -> Path:
 
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
-_Path = Annotated[Path, BeforeValidator(_anchored)]
+_Path = Annotated[Path, BeforeValidator(anchored)]
 
 
 class Settings(BaseModel):
@@ -71,8 +62,10 @@ class Settings(BaseModel):
     approvals: _Path | None = None
     allowed_signers: _Path | None = None
     require_signature: bool = False
-    launcher: _Name = "local"
+    launcher: _Name = "auto"
     launchers: dict[Annotated[str, Field(pattern=f"^{PLUGIN_ID.pattern}$")], _Name] = {}
+    allow_untested_launchers: bool = False
+    isolation: dict[Annotated[str, Field(pattern=f"^{PLUGIN_ID.pattern}$")], OwnersDemands] = {}
     http_server: _Name = "auto"
     executables: dict[Annotated[str, Field(pattern="^[^/]+$")], Annotated[Path, AfterValidator(_absolute)]] = {}
     limits: Annotated[Limits, WrapValidator(_limits)] = Limits()

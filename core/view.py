@@ -69,13 +69,13 @@ class View:
 
     def status(self) -> BridgeStatus:
         bridge, settings = self._bridge, self._bridge.settings
-        launcher = bridge.lineup.launchers.get(settings.launcher)
+        launcher, isolation = bridge.keepers.shown()
         return BridgeStatus(
             version=version(),
             environment=settings.environment,
             http_server=choose_server(settings.http_server, bridge.lineup.http_servers).name,
-            launcher=settings.launcher,
-            isolation="none" if launcher is None else launcher.isolation.value,
+            launcher=launcher,
+            isolation=isolation,
             transports=tuple(bridge.opened),
             plugins=tuple(bridge.plugins.list()),
             failures={name: error.as_dict() for name, error in bridge.failures.items()},

@@ -62,6 +62,9 @@ class PluginView:
 
     ``approval`` is the :class:`ApprovalState` that was last seen, ``quarantined`` names what its server lists (or says
     in its instructions) and the owner has not approved: it is neither listed nor callable.
+
+    ``launcher`` starts its server and gives it ``isolation`` (``none``, ``reduced`` or ``full``); both are empty
+    where it starts no process, or where no launcher may start it.
     """
 
     plugin_id: str
@@ -77,6 +80,8 @@ class PluginView:
     host: HostView
     approval: str = "none"
     quarantined: tuple[str, ...] = ()
+    launcher: str = ""
+    isolation: str = ""
 
 
 class AskPerson(Protocol):

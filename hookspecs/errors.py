@@ -28,6 +28,7 @@
     │   ├── PluginContributionInvalid   PLUGIN_CONTRIBUTION_INVALID    422
     │   ├── PluginHostStartFailed  PLUGIN_HOST_START_FAILED        503
     │   ├── ApprovalOutdated       PLUGIN_APPROVAL_OUTDATED        409  something else was shown than would run now
+    │   ├── PluginIsolationUnavailable  PLUGIN_ISOLATION_UNAVAILABLE   503  no launcher here isolates as it must
     │   └── TrustApprovalRequired  MCP_TRUST_APPROVAL_REQUIRED     403
     ├── McpError                                                        the server broke the protocol's rules
     │   ├── McpProtocolError       MCP_PROTOCOL_ERROR              502
@@ -290,6 +291,13 @@ class ApprovalOutdated(PluginError):
 
     code = "PLUGIN_APPROVAL_OUTDATED"
     status = 409
+
+
+class PluginIsolationUnavailable(PluginError):
+    """No launcher that may be used here keeps the plugin apart as far as its manifest or its owner demands."""
+
+    code = "PLUGIN_ISOLATION_UNAVAILABLE"
+    status = 503
 
 
 class TrustApprovalRequired(PluginError):

@@ -65,6 +65,37 @@ class Isolation(StrEnum):
     FULL = "full"
 
 
+class Network(StrEnum):
+    """What of the network a sandboxed child may reach."""
+
+    NONE = "none"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationRequest:
+    """What a sandboxed child may reach and use; a launcher that isolates nothing looks at none of it.
+
+    ``require`` is the least isolation that the child may run with. The plan's ``cwd``, the plugin's directory, is
+    readable, as are ``readable`` (files or directories: what the executable needs, and what the owner adds).
+    ``writable`` are directories, the private one, ``data``, among them where the child has one: the launcher makes it.
+    ``hidden`` are directories that stay out of sight wherever they lie. All paths are absolute. ``memory_mb`` bounds
+    each process's own memory and, where the system counts a whole tree, that of the tree; ``processes`` the processes
+    and threads; ``files`` the open files of each process; ``file_mb`` each file that is written.
+    """
+
+    require: Isolation = Isolation.NONE
+    network: Network = Network.NONE
+    data: Path | None = None
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    memory_mb: int = 1024
+    processes: int = 128
+    files: int = 512
+    file_mb: int = 64
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """What a transport wants started.
@@ -93,6 +124,7 @@ class LaunchPlan:
     cwd: Path
     env: Mapping[str, str] = field(repr=False)
     limits: Limits
+    isolation: IsolationRequest = IsolationRequest()
 
 
 class ByteReader(Protocol):
@@ -142,7 +174,13 @@ class Child(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts children. ``isolation`` is what it really gives on this machine."""
+    """Starts children. ``isolation`` is what it really gives where it is available.
+
+    Two more attributes are looked for and may be left out. ``available() -> str | None`` says why it does not work on
+    this machine, ``None`` where it does; it may block and start processes of its own, so it is asked in a thread and
+    its answer kept. ``untested`` is true of one that no one has seen work: it is refused until the owner's settings
+    say ``allow_untested_launchers: true``.
+    """
 
     @property
     def name(self) -> str: ...

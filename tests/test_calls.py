@@ -383,7 +383,7 @@ async def test_without_any_exposure_policy_nothing_is_shown(echo, settings):
 @pytest.mark.req("D4")
 @pytest.mark.parametrize("name", ["mcp_converter", "local_launcher", "stdio_client"])
 async def test_each_built_in_can_be_missing_and_the_bridge_still_stands(echo, settings, name):
-    bare = settings.with_(disabled_hook_plugins=(name,))
+    bare = settings.with_(disabled_hook_plugins=(name,), launcher="local")
     async with Bridge(bare, plugins=[echo], grant=True, remember=False) as bridge:
         await bridge.settled()
         (error,) = bridge.failures.values()

@@ -88,7 +88,7 @@ async def test_a_grant_that_the_manifest_does_not_declare_is_refused(settings, e
 
 @pytest.mark.req("N6.9", "N4.1.1")
 async def test_outside_development_an_unsandboxed_server_is_refused_before_the_grants_are_looked_at(settings, echo):
-    async with Bridge(settings.with_(environment="production")) as bridge:
+    async with Bridge(settings.with_(environment="production", launcher="local")) as bridge:
         await bridge.plugins.install(echo)
         with pytest.raises(TrustApprovalRequired) as refusal:
             await bridge.plugins.enable("mcp-fixture")

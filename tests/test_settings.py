@@ -63,7 +63,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.Mo
     assert settings.path is None
     assert settings.environment == "production"
     assert settings.state is None
-    assert (settings.launcher, settings.http_server) == ("local", "auto")
+    assert (settings.launcher, settings.http_server) == ("auto", "auto")
     assert settings.limits == Limits()
     assert (settings.plugin_roots, settings.disabled_hook_plugins, settings.required_hook_plugins) == ((), (), ())
     assert (settings.launchers, settings.executables, settings.plugins) == ({}, {}, {})

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from ...hookspecs import Isolation, LaunchPlan, LaunchRequest
+from ...hookspecs import Isolation, LaunchPlan, LaunchRequest, PluginIsolationUnavailable, TrustApprovalRequired
 from ..admission import requested
-from ..bridge import lineup_for
+from ..bridge import lineup_for, state_directory
+from ..isolation import Keepers, Keeping
 from ..launching import Planner
 from ..lineup import Lineup
 from ..manifest import Manifest, load_manifest
@@ -51,9 +52,11 @@ def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, An
     )
     transport = lineup.client_transports[manifest.transport]
     request = transport.preview(manifest.backend, manifest.directory)
-    plan = None if request is None else Planner(settings.executables).plan(request, settings.limits)
-    launcher = lineup.launchers.get(settings.launchers.get(manifest.id, settings.launcher))
-    isolation = Isolation.NONE if launcher is None else launcher.isolation
+    keepers = Keepers(settings, lineup.launchers, state_directory(settings))
+    keeping, refusal = _keeping(keepers, manifest)
+    isolation = Isolation.NONE if keeping is None else keeping.isolation
+    planner = Planner(settings.executables)
+    plan = None if request is None else planner.plan(request, settings.limits, keepers.request(manifest), isolation)
     return {
         "id": manifest.id,
         "name": manifest.name,
@@ -64,9 +67,34 @@ def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, An
         "permissions": sorted(requested(manifest)),
         "tools": list(manifest.tools),
         "command": None if plan is None or request is None else _command(plan, request),
-        "launcher": None if launcher is None else launcher.name,
+        "launcher": None if keeping is None else keeping.launcher.name,
         "isolation": str(isolation),
-        "warnings": _warnings(manifest, request, transport.starts_process, isolation),
+        "sandbox": None if plan is None else _sandbox(plan, isolation),
+        "launchers": {name: reason or "works" for name, reason in keepers.probe().items()},
+        "warnings": [*refusal, *_warnings(manifest, request, transport.starts_process, keeping)],
+    }
+
+
+def _keeping(keepers: Keepers, manifest: Manifest) -> tuple[Keeping | None, list[str]]:
+    try:
+        return keepers.chosen(manifest), []
+    except (TrustApprovalRequired, PluginIsolationUnavailable) as error:
+        return None, [str(error)]
+
+
+def _sandbox(plan: LaunchPlan, isolation: Isolation) -> dict[str, Any] | None:
+    """What the server may reach and use; nothing where nothing keeps it from the rest."""
+    if isolation is Isolation.NONE:
+        return None
+    kept = plan.isolation
+    return {
+        "network": kept.network.value,
+        "reads": [str(path) for path in (plan.cwd, *kept.readable)],
+        "writes": [str(path) for path in kept.writable],
+        "memory_mb": kept.memory_mb,
+        "processes": kept.processes,
+        "files": kept.files,
+        "file_mb": kept.file_mb,
     }
 
 
@@ -86,10 +114,12 @@ def _shown(name: str, value: str) -> str:
 
 
 def _warnings(
-    manifest: Manifest, request: LaunchRequest | None, starts_process: bool, isolation: Isolation
+    manifest: Manifest, request: LaunchRequest | None, starts_process: bool, keeping: Keeping | None
 ) -> list[str]:
     warnings = []
-    if starts_process and isolation is Isolation.NONE:
+    if keeping is not None and keeping.widened:
+        warnings.append(f"the settings let it do more than its manifest asks for: {', '.join(keeping.widened)}")
+    if starts_process and keeping is not None and keeping.isolation is Isolation.NONE:
         warnings.append("it would run with all your rights; outside environment development it is refused")
     if request is not None and request.argv[0] in _PACKAGE_RUNNERS and not _pinned(request.argv):
         warnings.append(
@@ -117,9 +147,24 @@ def _print(report: dict[str, Any]) -> None:
     for tool in report["tools"]:
         say(f"             {tool}")
     _print_command(report)
-    say(f"isolation    {report['isolation']} (launcher {report['launcher']})")
+    _print_isolation(report)
     for warning in report["warnings"]:
         say(f"warning      {warning}", fg="yellow")
+
+
+def _print_isolation(report: dict[str, Any]) -> None:
+    say(f"isolation    {report['isolation']} (launcher {report['launcher'] or 'none'})")
+    sandbox = report["sandbox"]
+    if sandbox is not None:
+        say(f"   network   {sandbox['network']}")
+        for path in sandbox["reads"]:
+            say(f"   reads     {_quoted(path)}")
+        for path in sandbox["writes"]:
+            say(f"   writes    {_quoted(path)}")
+        bounds = "{memory_mb} MiB of memory, {processes} processes, {files} open files, files of {file_mb} MiB"
+        say(f"   at most   {bounds.format(**sandbox)}")
+    for name, answer in report["launchers"].items():
+        say(f"   {name}: {answer}")
 
 
 def _print_command(report: dict[str, Any]) -> None:

@@ -145,10 +145,10 @@ class Approving:
     async def _approve_command(self, plugin: Installed, look: Look, unsandboxed: bool) -> Approval:
         if self._house.settings.require_signature and self.required:
             await asyncio.to_thread(self._require_signature, plugin, look)
-        free = look.request is not None and look.launcher.isolation is Isolation.NONE
+        free = look.launcher is not None and look.launcher.isolation is Isolation.NONE
         if free and self.required and not unsandboxed:
             raise ApprovalOutdated(
-                f"{plugin.id} would run with all your rights: the launcher {look.launcher.name!r} isolates nothing",
+                f"{plugin.id} would run with all your rights: the launcher {_name(look)!r} isolates nothing",
                 hint="choose a launcher that isolates, or say so expressly: bascule approve --unsandboxed",
             )
         if look.run is not None:
@@ -245,8 +245,8 @@ class Approving:
             tree=look.tree.digest,
             files=len(look.tree.entries),
             permissions=tuple(look.facts["permissions"]),
-            launcher=look.launcher.name,
-            tier=look.launcher.isolation.value,
+            launcher=_name(look),
+            tier="" if look.launcher is None else look.launcher.isolation.value,
             isolation=isolation,
             source=look.facts["source"],
             signature=str(self._signature(plugin, look)),
@@ -313,6 +313,10 @@ def _state(approval: Approval | None) -> ApprovalState:
     if approval is None:
         return ApprovalState.NONE
     return ApprovalState.COMMAND if approval.pins is None else ApprovalState.COMPLETE
+
+
+def _name(look: Look) -> str:
+    return "" if look.launcher is None else look.launcher.name
 
 
 def _command(look: Look) -> CommandView | None:

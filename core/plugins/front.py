@@ -87,6 +87,7 @@ class Plugins:
         plugin.granted = self._grants_of(manifest)
         self._moves.look_at_grants(plugin)
         self._moves.save(plugin)
+        await self._moves.look_at_isolation(plugin)
         self._plugins[manifest.id] = plugin
         return self._view(plugin)
 
@@ -109,6 +110,7 @@ class Plugins:
         self._moves.look_at_grants(plugin, changed=changed)
         if changed:
             self._moves.save(plugin)
+        await self._moves.look_at_isolation(plugin)
         self._plugins[plugin.id] = plugin
         return enabled and plugin.row.plugin is PluginState.DISABLED
 

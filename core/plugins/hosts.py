@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,12 +16,12 @@ from ...hookspecs import (
     Launcher,
     LaunchPlan,
     LaunchRequest,
-    SettingsInvalid,
     ToolConverter,
     TrustApprovalRequired,
 )
 from ..credentials import credentials
 from ..hosting import Host, HostSpec
+from ..isolation import Keeping
 from ..manifest import Manifest
 from ..trust import PackageRun, Packages, read_run
 from .house import House
@@ -92,31 +93,32 @@ class Hosts:
             )
         return converter
 
-    def launcher(self, plugin_id: str) -> Launcher:
-        """The launcher that the owner chose for this plugin; raises ``SettingsInvalid`` where there is none."""
-        settings, launchers = self._house.settings, self._house.lineup.launchers
-        name = settings.launchers.get(plugin_id, settings.launcher)
-        if name not in launchers:
-            raise SettingsInvalid(
-                f"there is no launcher {name!r}",
-                where="launcher",
-                hint=f"there are {', '.join(sorted(launchers)) or 'none'}; see bascule hooks",
-            )
-        return launchers[name]
+    async def keeping(self, manifest: Manifest) -> Keeping | None:
+        """How the plugin's server is kept apart, the gate before every start (N6.9); ``None`` where no process starts.
+
+        Raises ``TrustApprovalRequired``, ``PluginIsolationUnavailable`` or ``SettingsInvalid``.
+        """
+        if not self._transport(manifest).starts_process:
+            return None
+        return await self._house.keepers.keep(manifest)
+
+    def launcher(self, manifest: Manifest) -> Launcher | None:
+        """The launcher that :meth:`keeping` chooses; blocks where none was asked yet."""
+        return self._house.keepers.chosen(manifest).launcher if self._transport(manifest).starts_process else None
 
     def plan(self, manifest: Manifest, request: LaunchRequest) -> LaunchPlan:
-        """What ``request`` would start: the same for a start, a preview and an approval.
+        """What ``request`` would start: the same for a start, a preview and an approval. Reads files, so it blocks.
 
         A package that it runs is taken from where it was fetched; raises ``PackageFetchFailed`` where it was not.
         """
         self._learn(request)
-        run = self.package_run(request)
-        if run is None:
-            return self._house.planner.plan(request, self._house.limits)
-        program = self.packages.program(manifest.id, run)
-        planner = replace(self._house.planner, fetched=self.packages.root)
-        started = replace(request, argv=(program.executable, *program.arguments))
-        return planner.plan(started, self._house.limits)
+        keeping = self._house.keepers.chosen(manifest)
+        planner, run = self._house.planner, self.package_run(request)
+        if run is not None:
+            program = self.packages.program(manifest.id, run)
+            planner = replace(planner, fetched=self.packages.root)
+            request = replace(request, argv=(program.executable, *program.arguments))
+        return planner.plan(request, self._house.limits, keeping.request, keeping.isolation)
 
     def package_run(self, request: LaunchRequest) -> PackageRun | None:
         """The package that a command runs; in environment ``development`` its runner is left to fetch it itself.
@@ -134,13 +136,13 @@ class Hosts:
         """Start what was cleared and nothing else; outside development nothing else is cleared (N6.9)."""
 
         async def launch(request: LaunchRequest) -> Child:
-            launcher = self.launcher(manifest.id)
-            plan = self.plan(manifest, request)
+            keeping = await self._house.keepers.keep(manifest)
+            plan = await asyncio.to_thread(self.plan, manifest, request)
             if plan != cleared and self._house.settings.environment != "development":
                 raise TrustApprovalRequired(
                     f"the transport of {manifest.id} would start something else than what was approved",
                     hint="the hook plugin that offers the transport must preview what it starts",
                 )
-            return await self._house.children.launch(launcher, plan, manifest.id)
+            return await self._house.children.launch(keeping.launcher, plan, manifest.id)
 
         return launch

@@ -8,6 +8,7 @@ from pathlib import Path
 from ...hookspecs import Limits
 from ..children import Children
 from ..events import Events
+from ..isolation import Keepers
 from ..launching import Planner
 from ..lineup import Lineup
 from ..redaction import Redactor
@@ -27,6 +28,7 @@ class House:
     events: Events
     planner: Planner
     children: Children
+    keepers: Keepers
     redactor: Redactor
     version: str
     state: Path

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from ...hookspecs import ApprovalState, BasculeError, HostView, PluginView
 from ..admission import requested
 from ..hosting import Host
+from ..isolation import Keeping
 from ..manifest import Manifest, remembered_manifest
 from ..registry import Registry
 from ..states import START_ROW, Happening, Row, after
@@ -23,7 +24,8 @@ class Installed:
     """An installed plugin. ``kept`` = its record outlives this bridge; times are in seconds since 1970.
 
     ``pins`` are what its tools are measured by (``None``: by the manifest alone), ``listed`` is what its server listed
-    last, ``quarantined`` what of that was not approved, and how it differs.
+    last, ``quarantined`` what of that was not approved, and how it differs; ``keeping`` is how its server is kept
+    apart.
     """
 
     manifest: Manifest
@@ -32,6 +34,7 @@ class Installed:
     reason: BasculeError | None = None
     granted: frozenset[str] = frozenset()
     host: Host | None = None
+    keeping: Keeping | None = None
     generation: int = 0
     enabled: bool = False
     approval: ApprovalState = ApprovalState.NONE
@@ -89,6 +92,8 @@ def plugin_view(plugin: Installed, registry: Registry) -> PluginView:
         host=host_view(plugin, registry),
         approval=plugin.approval.value,
         quarantined=tuple(sorted(plugin.quarantined)),
+        launcher="" if plugin.keeping is None else plugin.keeping.launcher.name,
+        isolation="" if plugin.keeping is None else plugin.keeping.isolation.value,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ...hookspecs import (
@@ -76,6 +77,7 @@ class Moves:
         """The approval comes before everything else (N6.9), then the grants (N4.1.1); returns what may be started."""
         try:
             cleared = await self.approving.clear(plugin)
+            plugin.keeping = await self._hosts.keeping(plugin.manifest)
         except BasculeError as error:
             plugin.reason = error
             raise
@@ -141,6 +143,11 @@ class Moves:
         self.save(plugin)
 
     # --- what becomes of it ---------------------------------------------------------------------------
+
+    async def look_at_isolation(self, plugin: Installed) -> None:
+        """Say who would start the server and how it would be kept; whatever forbids that is said at the start."""
+        with suppress(BasculeError):
+            plugin.keeping = await self._hosts.keeping(plugin.manifest)
 
     def look_at_grants(self, plugin: Installed, *, changed: bool = False) -> None:
         """Let a plugin that does not run wait for the grants that it lacks, or no longer wait.

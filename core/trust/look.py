@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...hookspecs import ClientTransport, Launcher, LaunchPlan, LaunchRequest
+from ...hookspecs import ClientTransport, Isolation, Launcher, LaunchPlan, LaunchRequest
 from ..admission import requested
 from ..credentials import sealed
 from ..launching import interpreter_of_environment
@@ -33,7 +33,7 @@ class Look:
     tree: Tree
     request: LaunchRequest | None
     plan: LaunchPlan | None
-    launcher: Launcher
+    launcher: Launcher | None
     run: PackageRun | None = None
     warnings: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ class Looker:
     """Looks at plugins. ``transports``, ``plan``, ``launcher`` and ``run`` are what the start itself uses."""
 
     transports: Mapping[str, ClientTransport]
-    launcher: Callable[[str], Launcher]
+    launcher: Callable[[Manifest], Launcher | None]
     plan: Callable[[Manifest, LaunchRequest], LaunchPlan]
     run: Callable[[LaunchRequest], PackageRun | None]
     packages: Packages
@@ -56,12 +56,12 @@ class Looker:
     def look(self, manifest: Manifest) -> Look:
         """Raises ``PackageUnsafe``, ``PackageNotFound`` and what else keeps the plugin from being started."""
         transport = self.transports[manifest.transport]
-        launcher = self.launcher(manifest.id)
+        launcher = self.launcher(manifest)
         request = transport.preview(manifest.backend, manifest.directory)
         run = None if request is None else self.run(request)
         pin = None if run is None else self.packages.pin(manifest.id, run)
         plan = None if request is None or (run is not None and pin is None) else self.plan(manifest, request)
-        tree = plugin_tree(manifest.directory)
+        tree = plugin_tree(manifest.directory, frozenset() if plan is None else _written_by_itself(plan))
         place = _Places(manifest.directory, self.state)
         isolation = {} if plan is None else place.plain(getattr(plan, "isolation", None)) or {}
         facts = {
@@ -73,14 +73,14 @@ class Looker:
             "files": dict(tree.entries),
             "permissions": sorted(requested(manifest)),
             "isolation": {"launcher": launcher.name, "tier": launcher.isolation.value, **isolation}
-            if transport.starts_process
+            if launcher is not None
             else {},
             "source": {"type": "directory"} if run is None else _source(run, pin),
         }
         if run is not None and pin is not None:
             fetched = read_tree(self.packages.place(manifest.id, run), link_out=_leads_to_an_interpreter)
             facts["packages"] = dict(fetched.entries)
-        warnings = tuple(_warnings(transport, launcher, request, tree))
+        warnings = tuple(_warnings(launcher, request, tree))
         return Look(facts, tree, request, plan, launcher, run, warnings)
 
 
@@ -122,9 +122,9 @@ def _source(run: PackageRun, pin: Mapping[str, Any] | None) -> dict[str, Any]:
     return source if pin is None else {**source, "fetched": dict(pin.get("files") or {})}
 
 
-def plugin_tree(directory: Path) -> Tree:
-    """A plugin's directory, file by file. Raises ``PackageUnsafe``."""
-    return read_tree(directory, link_out=_leads_to_an_interpreter)
+def plugin_tree(directory: Path, leave_out: frozenset[str] = frozenset()) -> Tree:
+    """A plugin's directory, file by file, without what :func:`read_tree` leaves out. Raises ``PackageUnsafe``."""
+    return read_tree(directory, link_out=_leads_to_an_interpreter, leave_out=leave_out)
 
 
 def read_plugin(directory: Path) -> Mapping[str, str]:
@@ -141,13 +141,19 @@ def _executable(plan: LaunchPlan, place: _Places) -> dict[str, str]:
     }
 
 
+def _written_by_itself(plan: LaunchPlan) -> frozenset[str]:
+    """Directories in the plugin's own that its server may write in: what stands there is its data."""
+    inside = [place for place in plan.isolation.writable if place != plan.cwd and place.is_relative_to(plan.cwd)]
+    return frozenset(place.relative_to(plan.cwd).as_posix() for place in inside)
+
+
 def _leads_to_an_interpreter(place: Path, target: Path) -> bool:
     return interpreter_of_environment(place) and target.is_file()
 
 
-def _warnings(transport: ClientTransport, launcher: Launcher, request: LaunchRequest | None, tree: Tree) -> list[str]:
+def _warnings(launcher: Launcher | None, request: LaunchRequest | None, tree: Tree) -> list[str]:
     warnings = []
-    if transport.starts_process and launcher.isolation.value == "none":
+    if launcher is not None and launcher.isolation is Isolation.NONE:
         warnings.append(f"it would run with ALL YOUR RIGHTS: the launcher {launcher.name!r} isolates nothing")
     if request is not None and os.path.basename(request.argv[0]) in _SHELLS:
         warnings.append("its command is a shell: what that runs may come from anywhere")

@@ -40,14 +40,14 @@ class Tree:
 
 
 def read_tree(root: Path, *, link_out: LinkOut, leave_out: frozenset[str] = frozenset()) -> Tree:
-    """Walk ``root``; ``leave_out`` are paths at its top that are no part of it.
+    """Walk ``root``; ``leave_out`` are directories in it, relative and with ``/``, that are no part of it.
 
     Raises ``PackageUnsafe`` for what can't be vouched for.
     """
     walk = _Walk(root, link_out)
     entries = {}
     for path, what in walk.below("", 0):
-        if path.split("/", 1)[0] not in leave_out:
+        if not any(path == other or path.startswith(f"{other}/") for other in leave_out):
             entries[path] = what
     return Tree(dict(sorted(entries.items())), tuple(sorted(walk.shared)))
 

@@ -1,0 +1,269 @@
+"""The one process between the bridge and a sandboxed server: when it goes, everything below it has gone.
+
+Run as a script by an interpreter of its own (``python -I -S supervisor.py CONTROL SPECIFICATION``, two file
+descriptors), so it imports nothing of Bascule. The bridge alone holds the other end of the control pipe: when the
+bridge ends, however it ends, that pipe does. As the reaper of its descendants (``PR_SET_CHILD_SUBREAPER``) no daemon
+gets away from it by losing its parents.
+
+What it does, in order: start the one child as the specification says; hand on the bridge's ``T`` (SIGTERM to the
+server's processes); when the child has ended or the control pipe has, stop and kill whatever is left below it; end as
+the child ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any, NoReturn
+
+_SET_PDEATHSIG, _SET_SECCOMP, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 22, 36, 38
+_SECCOMP_MODE_FILTER = 2
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_PATH_BENEATH = 1
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALLED = 128  # bubblewrap and shells say so that a signal ended the child
+_GONE_SECONDS = 5.0
+
+
+def main(control: int, specification: int) -> NoReturn:
+    """Supervise one child until it, or the bridge, has ended."""
+    with os.fdopen(specification, "rb") as file:
+        spec = json.load(file)
+    os.set_inheritable(control, False)
+    _prctl(_SET_SUBREAPER, 1)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in _ASKING:  # only the bridge ends it: a supervisor that went first would leave others behind
+        signal.signal(number, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        _become(spec)
+    _let_go(spec)
+    status = _watch(child, control, woken, spec["inner"])
+    _end_all()
+    _end_as(status, spec["inner"])
+
+
+# --- the child ----------------------------------------------------------------------------------------------
+
+
+def _become(spec: dict[str, Any]) -> NoReturn:
+    """Turn this new process into the child; never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGPIPE, *_ASKING):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        _enter_cgroup(spec.get("cgroup"))
+        _prefer_for_the_killer()
+        for name, value in spec["limits"].items():
+            _limit(getattr(resource, name), value)
+        for fd in spec["keep"]:
+            os.set_inheritable(fd, True)
+        if spec.get("confine") is not None:
+            _confine(spec["confine"])
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)  # after the change of uid, which clears it
+        os.chdir(spec["cwd"])
+        os.execve(spec["executable"], spec["argv"], spec["env"])  # noqa: S606 - there is no shell
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not go on as the supervisor
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(2, f"bascule: {spec['argv'][0]} did not start: {reason}\n".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _enter_cgroup(path: str | None) -> None:
+    if path is not None:
+        with open(f"{path}/cgroup.procs", "w", encoding="ascii") as file:
+            file.write("0")
+
+
+def _prefer_for_the_killer() -> None:
+    """Where memory runs out, a server goes before the bridge does."""
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
+
+
+def _limit(what: int, value: int) -> None:
+    most = resource.getrlimit(what)[1]
+    bound = value if most == resource.RLIM_INFINITY else min(value, most)
+    resource.setrlimit(what, (bound, bound))
+
+
+def _confine(spec: dict[str, Any]) -> None:
+    """Drop to an unprivileged user where we are root, then Landlock, then seccomp; none of it can be undone."""
+    rules = [(os.open(path, os.O_PATH | os.O_CLOEXEC), access) for path, access in spec["rules"]]
+    if spec["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(spec["uid"], spec["uid"], spec["uid"])
+        os.setresuid(spec["uid"], spec["uid"], spec["uid"])
+    _limit(resource.RLIMIT_NPROC, spec["processes"] + _tasks_of_this_user())
+    _prctl(_SET_NO_NEW_PRIVILEGES, 1)
+    handled = bytes.fromhex(spec["handled"])
+    ruleset = _syscall(_LANDLOCK_CREATE, handled, len(handled), 0)
+    for fd, access in rules:
+        _syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, fd), 0)
+    _syscall(_LANDLOCK_RESTRICT, ruleset, 0)
+    program = bytes.fromhex(spec["seccomp"])
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    _prctl(_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
+
+
+def _tasks_of_this_user() -> int:
+    """How many tasks the kernel counts for this user outside of this sandbox: the limit is one for all of them."""
+    count, user = 0, os.getuid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+            except OSError:
+                continue
+    return count
+
+
+def _prctl(option: int, *arguments: Any) -> None:
+    whole = [*(ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments), *[ctypes.c_ulong(0)] * 4]
+    if ctypes.CDLL(None, use_errno=True).prctl(option, *whole[:4]):
+        raise OSError(ctypes.get_errno(), f"prctl {option}: {os.strerror(ctypes.get_errno())}")
+
+
+def _syscall(number: int, *arguments: Any) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    whole = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
+    result = int(libc.syscall(*whole))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"system call {number}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+# --- the watch ----------------------------------------------------------------------------------------------
+
+
+def _let_go(spec: dict[str, Any]) -> None:
+    """Hold none of the server's pipes: their ends must be seen."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    os.close(nothing)
+    for fd in spec["keep"]:
+        os.close(fd)
+    os.chdir("/")
+
+
+def _watch(child: int, control: int, woken: int, inner: int) -> int | None:
+    """Wait; return the child's wait status, ``None`` where the bridge was the first to go."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == control:
+                if not os.read(control, 1):
+                    return None
+                _ask_to_end(inner)
+            else:
+                os.read(woken, 4096)
+        status = _reap(child)
+        if status is not None:
+            return status
+
+
+def _reap(child: int) -> int | None:
+    """Take in everything that has ended below; return the child's wait status if it is among it."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
+
+
+def _ask_to_end(inner: int) -> None:
+    """Send SIGTERM to the server's processes; the first ``inner`` generations are the sandbox's own."""
+    for generation, pids in enumerate(_generations()):
+        if generation >= inner:
+            for pid in pids:
+                _signal(pid, signal.SIGTERM)
+
+
+def _end_all() -> None:
+    """Stop everything below until nothing new appears, then kill it: what runs could start more meanwhile."""
+    until = time.monotonic() + _GONE_SECONDS
+    while time.monotonic() < until:
+        stopped: set[int] = set()
+        while found := {pid for pids in _generations() for pid in pids} - stopped:
+            for pid in found:
+                _signal(pid, signal.SIGSTOP)
+            stopped |= found
+        for pid in stopped:
+            _signal(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _generations() -> list[list[int]]:
+    """Every process below this one: first the children, then theirs, and so on."""
+    generations, parents = [], [os.getpid()]
+    while parents := [child for parent in parents for child in _children(parent)]:
+        generations.append(parents)
+    return generations
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for task in tasks:
+        try:
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def _end_as(status: int | None, inner: int) -> NoReturn:
+    """End the way the child did, so that the bridge sees it."""
+    if status is None:
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(status)
+    if inner and code > _SIGNALLED:
+        code = _SIGNALLED - code
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -code)
+        code = _SIGNALLED - code
+    os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
