@@ -11,7 +11,7 @@ from bascule.hookspecs import ApprovalOutdated, ApprovalState, PluginState, Sett
 
 @pytest.fixture
 def production(settings: Settings) -> Settings:
-    return settings.with_(environment="production")
+    return settings.with_(environment="production", launcher="local")
 
 
 @pytest.mark.req("N6.10", "N6.9")
