@@ -5,9 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+
+
+def begin(work: Awaitable[T]) -> tuple[T, None] | tuple[None, Awaitable[T]]:
+    """Run ``work`` up to where it waits: its result, or what is left of it, to be awaited in this same task."""
+    iterator = work.__await__()
+    try:
+        first = next(iterator)
+    except StopIteration as done:
+        return done.value, None
+    return None, _Rest[T](iterator, first)
 
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
@@ -16,14 +26,11 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     What is done at once, as most permission checks and most reads of a request's body are, is run on the spot; only
     what really waits is given a timer, which costs more than many a call's whole way.
     """
-    iterator = work.__await__()
-    try:
-        first = next(iterator)
-    except StopIteration as done:
-        result: T = done.value
-        return result
+    result, rest = begin(work)
+    if rest is None:
+        return cast(T, result)
     async with asyncio.timeout(seconds):
-        return await _Rest[T](iterator, first)
+        return await rest
 
 
 class WouldWait(Exception):

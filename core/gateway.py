@@ -13,9 +13,10 @@ send     (the step's row is on disk from here on) what does the server answer?  
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter, time
+from typing import Any
 
 from ..hookspecs import (
     Ask,
@@ -45,11 +46,13 @@ from ..hookspecs import (
     ToolResult,
     Verdict,
 )
-from .combine import exposed, permitted
+from .combine import VERDICTS, exposed, permitted
 from .contracts import CheckTooExpensive
 from .events import Events
 from .registry import Entry, Registry
-from .traces import StepEnd, StepStart, Traces
+from .traces import StepEnd, StepStart, Traces, packed
+
+_CALLERS_KEPT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,12 @@ class Guards:
 class _Passage:
     """One call on the road, and what is known of it so far."""
 
-    __slots__ = ("began", "call", "checked", "entry", "permitted", "sent", "step", "verdict")
+    __slots__ = ("began", "call", "checked", "entry", "permitted", "sent", "slots", "step", "verdict")
 
-    def __init__(self, call: ToolCall, step: str) -> None:
+    def __init__(self, call: ToolCall, step: str, slots: _Slots) -> None:
         self.call = call
         self.step = step
+        self.slots = slots
         self.began = perf_counter()
         self.checked = self.permitted = self.sent = 0.0
         self.entry: Entry | None = None
@@ -76,12 +80,23 @@ class _Passage:
 
 
 class _Slots:
-    """How many calls of one caller are in flight."""
+    """How many calls of one caller are in flight, and the caller as a trace shows him."""
 
-    __slots__ = ("count",)
+    __slots__ = ("count", "shown")
 
-    def __init__(self) -> None:
+    def __init__(self, caller: Caller) -> None:
         self.count = 0
+        self.shown = packed(
+            {
+                "platform": caller.platform,
+                "user": caller.user,
+                "session": caller.session,
+                "transport": caller.transport,
+                "identity": None if caller.identity is None else caller.identity.name,
+                "address": caller.address,
+                "client": caller.client,
+            }
+        )
 
 
 class Gateway:
@@ -93,7 +108,7 @@ class Gateway:
         self._traces = traces
         self._events = events
         self._limits = limits
-        self._in_flight: dict[Caller, _Slots] = {}
+        self._callers: dict[Caller, _Slots] = {}
 
     def tools(self, caller: Caller, exposure: Exposure) -> list[ToolDefinition]:
         """Every tool that ``caller`` may know, in the order of their ids."""
@@ -111,15 +126,11 @@ class Gateway:
         logs: LogListener | None = None,
     ) -> ToolResult:
         """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
-        passage = _Passage(call, self._traces.next_id())
+        slots = self._slots(call.caller)
+        passage = _Passage(call, self._traces.next_id(), slots)
+        slots.count += 1
         try:
-            slots = self._take_slot(call.caller)
-            try:
-                result = await self._pass(passage, exposure, progress, ask, logs)
-            finally:
-                slots.count -= 1
-                if not slots.count:
-                    self._in_flight.pop(call.caller, None)
+            result = await self._pass(passage, exposure, progress, ask, logs)
         except asyncio.CancelledError:
             self._close(passage, error=ToolCallCancelled(f"the caller of {call.tool} no longer waits"))
             raise
@@ -131,6 +142,8 @@ class Gateway:
         except Exception as error:
             self._close(passage, error=CallError(f"{type(error).__name__}: {error}"[:500]))
             raise
+        finally:
+            slots.count -= 1
         self._close(passage, result=result)
         return ToolResult(result.output, result.content, result.failed, result.origin, passage.step)
 
@@ -142,7 +155,9 @@ class Gateway:
         ask: AskPerson | None,
         logs: LogListener | None,
     ) -> ToolResult:
-        call = passage.call
+        call, busy = passage.call, passage.slots.count - 1
+        if busy >= self._limits.calls_per_caller:
+            raise ToolBusy(f"{busy} calls of yours are in flight", hint="wait for some of them to come back")
         entry = self._find(passage, exposure)
         self._check(passage, entry)
         await self._permit(passage, entry, exposure, ask)
@@ -155,14 +170,13 @@ class Gateway:
 
     # --- the stations ---------------------------------------------------------------------------------
 
-    def _take_slot(self, caller: Caller) -> _Slots:
-        """One of the caller's places on the road."""
-        slots = self._in_flight.get(caller)
+    def _slots(self, caller: Caller) -> _Slots:
+        """The caller's places on the road; those of callers who come again and again are kept."""
+        slots = self._callers.get(caller)
         if slots is None:
-            slots = self._in_flight[caller] = _Slots()
-        if slots.count >= self._limits.calls_per_caller:
-            raise ToolBusy(f"{slots.count} calls of yours are in flight", hint="wait for some of them to come back")
-        slots.count += 1
+            if len(self._callers) >= _CALLERS_KEPT:
+                self._callers = {caller: slots for caller, slots in self._callers.items() if slots.count}
+            slots = self._callers[caller] = _Slots(caller)
         return slots
 
     def _find(self, passage: _Passage, exposure: Exposure) -> Entry:
@@ -189,7 +203,9 @@ class Gateway:
     async def _permit(self, passage: _Passage, entry: Entry, exposure: Exposure, ask: AskPerson | None) -> None:
         call, guards = passage.call, self._guards
         facts = CallFacts(entry.granted, guards.environment, exposure, ask is not None, call.run)
-        verdict = await permitted(guards.checks, self._limits.check_seconds, call, entry.tool, facts)
+        verdict = permitted(guards.checks, self._limits.check_seconds, call, entry.tool, facts)
+        if not isinstance(verdict, VERDICTS):
+            verdict = await verdict
         passage.verdict = verdict
         passage.permitted = perf_counter()
         if isinstance(verdict, Deny):
@@ -215,7 +231,6 @@ class Gateway:
 
     def _start(self, passage: _Passage) -> StepStart:
         call, entry, verdict = passage.call, passage.entry, passage.verdict
-        caller = call.caller
         return StepStart(
             id=passage.step,
             run=call.run,
@@ -223,15 +238,7 @@ class Gateway:
             plugin=None if entry is None else entry.tool.plugin_id,
             generation=None if entry is None else entry.destination.generation,
             started_at=time() - (perf_counter() - passage.began),
-            caller={
-                "platform": caller.platform,
-                "user": caller.user,
-                "session": caller.session,
-                "transport": caller.transport,
-                "identity": None if caller.identity is None else caller.identity.name,
-                "address": caller.address,
-                "client": caller.client,
-            },
+            caller=passage.slots.shown,
             decision=None if verdict is None else type(verdict).__name__.lower(),
             decision_reason=_reason(verdict),
             decision_rule=None if verdict is None else verdict.rule,
@@ -267,7 +274,7 @@ class Gateway:
         if result is None or result.failed or entry is None or entry.output is None:
             return None
         try:
-            return not entry.output.problems(result.output)
+            return entry.output.fits(result.output)
         except CheckTooExpensive:
             return None
 
@@ -292,12 +299,12 @@ class Road:
     def tools(self, caller: Caller) -> Sequence[ToolDefinition]:
         return self._gateway.tools(caller, self._exposure)
 
-    async def call(
+    def call(
         self,
         call: ToolCall,
         *,
         progress: ProgressListener | None = None,
         ask: AskPerson | None = None,
         logs: LogListener | None = None,
-    ) -> ToolResult:
-        return await self._gateway.call(call, self._exposure, progress=progress, ask=ask, logs=logs)
+    ) -> Coroutine[Any, Any, ToolResult]:
+        return self._gateway.call(call, self._exposure, progress=progress, ask=ask, logs=logs)

@@ -27,6 +27,9 @@ class Channel(Protocol):
 
     Iteration ends when the peer has closed in order, and raises ``ChannelClosed`` when it broke off or
     ``ChannelFault`` when it broke the framing or a bound.
+
+    A channel may have a third method, ``send_now(message) -> bool``: ``send`` without a wait, which spares a busy
+    session a coroutine for each message; ``False`` = not taken, since it would have to wait.
     """
 
     async def send(self, message: bytes) -> None:

@@ -72,14 +72,20 @@ class SseSession:
 
     async def send(self, message: bytes) -> None:
         """Queue one event; wait while too many wait to be taken."""
-        while self._outbox_bytes > _OUTBOX_BYTES and not self.ended:
+        while not self.send_now(message):
             self._room.clear()
             await self._room.wait()
+
+    def send_now(self, message: bytes) -> bool:
+        """Queue one event, unless too many wait to be taken."""
         if self.ended:
             raise ChannelClosed(self.ended)
+        if self._outbox_bytes > _OUTBOX_BYTES:
+            return False
         self._outbox += (b"event: message\r\ndata: ", message, b"\r\n\r\n")
         self._outbox_bytes += len(message)
         self._due.set()
+        return True
 
     def end(self, reason: str) -> None:
         """End the session for ``reason``; the first one stays."""

@@ -118,12 +118,21 @@ class StdioChannel:
 
         A child that does not read thus fails the calls that are meant for it, and holds up no one else.
         """
+        if not self.send_now(message):
+            await self._wait_for_room()
+            self._queue(message)
+
+    def send_now(self, message: bytes) -> bool:
+        """Queue one line, unless there is no room for it now."""
         if self._broken is not None:
             raise self._broken
         if self._outgoing_bytes + len(message) > self._limits.write_queue_bytes:
-            await self._wait_for_room()
-        self._outgoing.append(message)
-        self._outgoing.append(b"\n")
+            return False
+        self._queue(message)
+        return True
+
+    def _queue(self, message: bytes) -> None:
+        self._outgoing += (message, b"\n")
         self._outgoing_bytes += len(message) + 1
         self._wake_writer.set()
 

@@ -104,8 +104,12 @@ class Prompt(Bounded):
             self._wait_no_more()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # what follows a body is no header, and nobody asks for it
-            super().on_header(name, value)
+        if not self._in_head:  # what follows a body is no header, and nobody asks for it
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._is_plain():
@@ -143,7 +147,8 @@ class Prompt(Bounded):
             and parser.should_keep_alive()
             and not parser.should_upgrade()
             and self.url.startswith(b"/")
-            and not any(special in self.url for special in (b"%", b"#"))
+            and b"%" not in self.url
+            and b"#" not in self.url
             and not self.transport.is_closing()
         )
 

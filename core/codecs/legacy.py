@@ -6,7 +6,7 @@ progress, cancellation); 2025-03-26, basic (batching).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -56,7 +56,7 @@ def initialize_params(client_version: str) -> dict[str, Any]:
 
 def read_initialize(result: object) -> ServerInfo:
     """Read an ``InitializeResult``; raise where we can't go on with this server (N4.1.5)."""
-    if not isinstance(result, Mapping):
+    if not isinstance(result, dict):
         raise McpProtocolError("the answer to initialize is no object")
     version = result.get("protocolVersion")
     if not isinstance(version, str):
@@ -66,12 +66,12 @@ def read_initialize(result: object) -> ServerInfo:
             f"the server speaks MCP {version[:40]!r}", hint=f"Bascule speaks {', '.join(REVISIONS)}"
         )
     capabilities = result.get("capabilities")
-    if not isinstance(capabilities, Mapping):
+    if not isinstance(capabilities, dict):
         raise McpProtocolError("the answer to initialize names no capabilities")
-    if not isinstance(capabilities.get("tools"), Mapping):
+    if not isinstance(capabilities.get("tools"), dict):
         raise McpCapabilityMissing("the server offers no tools capability, and tools are all that Bascule hosts")
     info = result.get("serverInfo")
-    info = info if isinstance(info, Mapping) else {}
+    info = info if isinstance(info, dict) else {}
     return ServerInfo(
         version, _short(info.get("name")), _short(info.get("version")), capabilities, _text(result.get("instructions"))
     )
@@ -79,10 +79,10 @@ def read_initialize(result: object) -> ServerInfo:
 
 def read_tools_page(result: object) -> tuple[Sequence[JsonObject], str | None]:
     """Read one page of ``tools/list``: the tools and the cursor of the next page, ``None`` at the end."""
-    tools = result.get("tools") if isinstance(result, Mapping) else None
-    if not isinstance(result, Mapping) or not isinstance(tools, list):
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(tools, list):
         raise McpProtocolError("the answer to tools/list holds no list of tools")
-    if not all(isinstance(tool, Mapping) for tool in tools):
+    if not all(isinstance(tool, dict) for tool in tools):
         raise McpProtocolError("the answer to tools/list holds something that is no tool")
     cursor = result.get("nextCursor")
     if cursor is not None and not isinstance(cursor, str):
@@ -99,7 +99,7 @@ def call_params(name: str, arguments: JsonObject, token: int | None) -> dict[str
 
 def read_progress(params: object) -> tuple[int, Progress] | None:
     """Read ``notifications/progress``; ``None`` where it can't belong to a call of ours."""
-    if not isinstance(params, Mapping):
+    if not isinstance(params, dict):
         return None
     token, done, total = params.get("progressToken"), params.get("progress"), params.get("total")
     if type(token) is not int or not _is_number(done):
@@ -114,7 +114,7 @@ def read_progress(params: object) -> tuple[int, Progress] | None:
 
 def read_log(params: object) -> LogMessage | None:
     """Read ``notifications/message`` (server/utilities/logging); ``None`` where it is none."""
-    if not isinstance(params, Mapping) or params.get("level") not in LEVELS or "data" not in params:
+    if not isinstance(params, dict) or params.get("level") not in LEVELS or "data" not in params:
         return None
     return LogMessage(params["level"], params["data"], _short(params.get("logger")))
 

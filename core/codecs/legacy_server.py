@@ -6,7 +6,7 @@ five schema.json files (audio came with 2025-03-26, resource_link with 2025-06-1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,20 +45,20 @@ class ClientInfo:
 
 def read_initialize(params: object) -> ClientInfo:
     """Read the params of ``initialize``: the revision asked for if we speak it, else our latest (basic/lifecycle)."""
-    if not isinstance(params, Mapping) or not isinstance(params.get("protocolVersion"), str):
+    if not isinstance(params, dict) or not isinstance(params.get("protocolVersion"), str):
         raise McpProtocolError("initialize names no protocolVersion")
     asked = params["protocolVersion"]
     revision = asked if asked in REVISIONS else LATEST
     info = params.get("clientInfo")
-    info = info if isinstance(info, Mapping) else {}
+    info = info if isinstance(info, dict) else {}
     elicits = revision >= _ELICITATION_SINCE and _elicits_forms(params.get("capabilities"))
     return ClientInfo(revision, _short(info.get("name")), _short(info.get("version")), elicits)
 
 
 def _elicits_forms(capabilities: object) -> bool:
     """``elicitation: {}`` means forms; beside ``url``, which came later, they must be named."""
-    elicitation = capabilities.get("elicitation") if isinstance(capabilities, Mapping) else None
-    return isinstance(elicitation, Mapping) and ("form" in elicitation or "url" not in elicitation)
+    elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    return isinstance(elicitation, dict) and ("form" in elicitation or "url" not in elicitation)
 
 
 def initialize_result(client: ClientInfo, version: str, instructions: str | None) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def initialize_result(client: ClientInfo, version: str, instructions: str | None
 
 def read_cursor(params: object) -> str:
     """Read behind which tool a page of ``tools/list`` begins; raise on a cursor that we never gave (-32602)."""
-    cursor = params.get("cursor") if isinstance(params, Mapping) else None
+    cursor = params.get("cursor") if isinstance(params, dict) else None
     if cursor is None:
         return ""
     if not isinstance(cursor, str) or not cursor.startswith(_CURSOR):
@@ -92,19 +92,19 @@ def write_cursor(last: str) -> str:
 
 def read_call(params: object) -> tuple[str, JsonObject]:
     """Read which tool ``tools/call`` means, and its arguments; left out, they are empty."""
-    if not isinstance(params, Mapping):
+    if not isinstance(params, dict):
         raise McpProtocolError("tools/call has no params that are an object")
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str) or len(name) > _MAX_TOOL_NAME:
         raise McpProtocolError("tools/call names no tool")
-    if arguments is not None and not isinstance(arguments, Mapping):
+    if arguments is not None and not isinstance(arguments, dict):
         raise McpProtocolError("the arguments of tools/call are no object")
     return name, arguments or {}
 
 
 def read_level(params: object) -> int:
     """Read ``logging/setLevel``: the place of the level among ``LEVELS``."""
-    level = params.get("level") if isinstance(params, Mapping) else None
+    level = params.get("level") if isinstance(params, dict) else None
     if level not in LEVELS:
         raise McpProtocolError(f"there are the levels {', '.join(LEVELS)}")
     return LEVELS.index(level)
@@ -118,8 +118,8 @@ def log_params(message: LogMessage) -> dict[str, Any]:
 
 def progress_token(params: object) -> int | str | None:
     """The token by which a caller wants to hear of progress."""
-    meta = params.get("_meta") if isinstance(params, Mapping) else None
-    token = meta.get("progressToken") if isinstance(meta, Mapping) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if isinstance(token, str) or type(token) is int else None
 
 
@@ -135,14 +135,19 @@ def progress_params(token: int | str, progress: Progress, revision: str) -> dict
 
 def read_cancelled(params: object) -> int | str | None:
     """The id of the request that ``notifications/cancelled`` means."""
-    request_id = params.get("requestId") if isinstance(params, Mapping) else None
+    request_id = params.get("requestId") if isinstance(params, dict) else None
     return request_id if isinstance(request_id, str) or type(request_id) is int else None
 
 
 def fit_result(result: JsonObject, revision: str) -> JsonObject:
     """Turn content that ``revision`` does not know into text that says what was left out; else unchanged."""
     content = result.get("content")
-    if not isinstance(content, Sequence) or all(_known(block, revision) for block in content):
+    if not isinstance(content, list | tuple):
+        return result
+    for block in content:
+        if block.get("type") not in _FROM_THE_FIRST and not _known(block, revision):
+            break
+    else:
         return result
     fitted = [block if _known(block, revision) else _in_words(block, revision) for block in content]
     return {**result, "content": fitted}
@@ -177,7 +182,7 @@ def elicitation_params(question: str, arguments: bytes, revision: str) -> dict[s
 
 def accepted(result: object) -> bool:
     """Whether the answer to ``elicitation/create`` is a yes."""
-    return isinstance(result, Mapping) and result.get("action") == "accept"
+    return isinstance(result, dict) and result.get("action") == "accept"
 
 
 def _short(value: object) -> str:

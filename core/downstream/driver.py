@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -107,6 +108,7 @@ class Downstream:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
+        self._send_now: Callable[[bytes], bool] | None = getattr(channel, "send_now", None)
         self._caller = caller
         self._options = options
         self._road = road
@@ -242,7 +244,6 @@ class Downstream:
             return
         work = self._run_call(request, ToolCall(name, arguments, self._caller, self._run), client)
         self._calls[request.id] = asyncio.create_task(work)
-        self._calls[request.id].add_done_callback(lambda _: self._calls.pop(request.id, None))
 
     async def _run_call(self, request: Request, call: ToolCall, client: codec.ClientInfo) -> None:
         try:
@@ -251,6 +252,8 @@ class Downstream:
         except Exception:
             log.exception("a call of %s failed in the bridge", call.tool)
             message = encode_error(request.id, INTERNAL_ERROR, "the call failed in the bridge")
+        finally:
+            self._calls.pop(request.id, None)
         most = self._options.message_bytes
         if len(message) > most:
             words = f"the result takes {len(message):,} bytes; a message to this client may have {most:,}"
@@ -287,6 +290,11 @@ class Downstream:
         task = self._calls.get(request_id) if request_id is not None else None
         if task is not None:
             task.cancel()
+            task.add_done_callback(partial(self._forget, request_id))  # one that has not begun forgets nothing itself
+
+    def _forget(self, request_id: int | str | None, task: asyncio.Task[None]) -> None:
+        if request_id is not None and self._calls.get(request_id) is task:
+            del self._calls[request_id]
 
     # --- asking the client's person -------------------------------------------------------------------
 
@@ -328,6 +336,10 @@ class Downstream:
         if len(message) > self._options.message_bytes:  # an id or a token that is longer than any message
             log.warning("a message of %d bytes to %s was dropped", len(message), self._caller.session)
             return
+        if self._send_now is not None and not self._outgoing:
+            with suppress(ChannelClosed):  # the writer meets it, and ends the session
+                if self._send_now(message):
+                    return
         self._outgoing.append(message)
         self._waiting += len(message)
         self._due.set()
@@ -338,9 +350,9 @@ class Downstream:
                 await self._due.wait()
                 self._due.clear()
                 while self._outgoing:
-                    message = self._outgoing.popleft()
+                    message = self._outgoing[0]  # it stays there until it is sent: nothing may overtake it
                     await self._channel.send(message)
-                    self._waiting -= len(message)
+                    self._waiting -= len(self._outgoing.popleft())
                 self._room.set()
         self._room.set()
 

@@ -6,6 +6,6 @@ written before its call is sent.
 
 from .reader import USES_KEPT
 from .recorder import Traces
-from .rows import StepEnd, StepStart
+from .rows import StepEnd, StepStart, packed
 
-__all__ = ["USES_KEPT", "StepEnd", "StepStart", "Traces"]
+__all__ = ["USES_KEPT", "StepEnd", "StepStart", "Traces", "packed"]

@@ -20,7 +20,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StepStart(msgspec.Struct, frozen=True, kw_only=True):
-    """A call about to be sent; the fields are those of ``Step``, ``started_at`` in seconds since 1970."""
+    """A call about to be sent; the fields are those of ``Step``, ``started_at`` in seconds since 1970.
+
+    ``caller`` may be ``packed`` already: most come again and again.
+    """
 
     id: str
     tool: str
@@ -28,7 +31,7 @@ class StepStart(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None
     plugin: str | None = None
     generation: int | None = None
-    caller: Mapping[str, Any] = {}
+    caller: Mapping[str, Any] | str = "{}"
     decision: str | None = None
     decision_reason: str | None = None
     decision_rule: str | None = None
@@ -61,16 +64,17 @@ class Rows:
     def begun(self, start: StepStart) -> tuple[str | None, float, str]:
         """Return the columns ``run``, ``started_at`` and ``begun``; ids are ours and need no redaction."""
         arguments, size = self._detail(start.arguments)
-        packed = replace(
+        caller = start.caller if isinstance(start.caller, str) else packed(start.caller)
+        row = replace(
             start,
             tool=self.label(start.tool),
-            caller=msgspec.Raw(self._redactor.label(_json(start.caller, "{}").decode()).encode()),
+            caller=msgspec.Raw(self._redactor.label(caller).encode()),
             decision_reason=self.label(start.decision_reason),
             decision_rule=self.label(start.decision_rule),
             arguments=arguments,
             arguments_bytes=size,
         )
-        return start.run, start.started_at, _encode(packed).decode()
+        return start.run, start.started_at, _encode(row).decode()
 
     def ended(self, end: StepEnd) -> str:
         """Return the column ``ended``."""
@@ -97,6 +101,11 @@ class Rows:
         kept = redacted.encode()
         end = min(limit, len(kept) - (reach if size > limit + reach else 0))
         return f"{kept[: max(end, 0)].decode('utf-8', 'ignore')}… [cut off, {size} bytes in all]", size
+
+
+def packed(value: Mapping[str, Any]) -> str:
+    """``value`` as the JSON text of a row; an empty object where it is no JSON."""
+    return _json(value, "{}").decode()
 
 
 def _json(value: Any, otherwise: str = '"[not JSON]"') -> bytes:

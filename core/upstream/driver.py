@@ -72,6 +72,7 @@ class Upstream:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
+        self._send_now: Callable[[bytes], bool] | None = getattr(channel, "send_now", None)
         self._limits = limits
         self._on_tools_changed = on_tools_changed
         self._on_fault = on_fault
@@ -239,7 +240,8 @@ class Upstream:
         waiter = self._wait(request_id, name, seconds, idle_seconds)
         waiter.progress, waiter.logs = progress, logs
         try:
-            await self._channel.send(message)
+            if self._send_now is None or not self._send_now(message):
+                await self._channel.send(message)
             result = await waiter.future
         except ChannelClosed as closed:
             raise self._unsent(closed) from closed

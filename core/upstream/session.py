@@ -74,6 +74,7 @@ class Reply:
 
 Event = Response | ErrorResponse | Progressed | Logged | ToolListChanged | Reply
 
+_ANSWERS = (Response, ErrorResponse)
 _NOTHING: tuple[Event, ...] = ()
 _TOOLS_CHANGED: tuple[Event, ...] = (ToolListChanged(),)
 
@@ -158,7 +159,7 @@ class Session:
         return self._take(message)
 
     def _take(self, message: Request | Notification | Response | ErrorResponse) -> Sequence[Event]:
-        if isinstance(message, Response | ErrorResponse):
+        if isinstance(message, _ANSWERS):
             return self._answer(message)
         if isinstance(message, Notification):
             return self._notification(message)
