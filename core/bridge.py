@@ -29,6 +29,7 @@ from ..hookspecs import (
     Run,
     ServerTransport,
     SettingsInvalid,
+    StandardStreams,
     ToolConverter,
 )
 from .children import Children
@@ -327,8 +328,12 @@ class Bridge:
         return {**{name: str(error) for name, error in self.failures.items()}, **waiting}
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[Sequence[str]]:
-        """Open every server transport that the hook plugins offer; yields the names of those that are open.
+    async def serve(
+        self, only: str | None = None, streams: StandardStreams | None = None
+    ) -> AsyncIterator[Sequence[str]]:
+        """Open the server transports that the hook plugins offer; yields the names of those that are open.
+
+        Those that are for demand alone are opened by name (``only``), and may be given this process's ``streams``.
 
         One that does not open is reported in ``failures`` and hurts no other. Raises ``closed`` where it is set:
         ``HookPluginRequired`` where a guard is missing, ``SettingsInvalid`` where a hook plugin's section is wrong.
@@ -338,16 +343,19 @@ class Bridge:
         async with AsyncExitStack() as stack:
             opened = self.opened = []
             for name, transport in self.lineup.server_transports.items():
-                if await self._open(stack, name, transport):
+                wanted = name == only if only else not getattr(transport, "on_demand", False)
+                if wanted and await self._open(stack, name, transport, streams):
                     opened.append(name)
             yield opened
 
-    async def _open(self, stack: AsyncExitStack, name: str, transport: ServerTransport) -> bool:
+    async def _open(
+        self, stack: AsyncExitStack, name: str, transport: ServerTransport, streams: StandardStreams | None
+    ) -> bool:
         from .view import View  # with all that serving takes: a one-shot command does without
 
         try:
             stack.enter_context(masked(self._redactor.redact))  # View has imported what was not there before
-            await stack.enter_async_context(transport.serve(View(self, transport)))
+            await stack.enter_async_context(transport.serve(View(self, transport, streams)))
         except BasculeError as error:
             self._failures[name] = error
         except Exception as error:

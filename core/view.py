@@ -16,6 +16,7 @@ from ..hookspecs import (
     HttpPolicy,
     ServerTransport,
     SessionOptions,
+    StandardStreams,
     ToolDefinition,
 )
 from .downstream import Downstream
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class View:
     """Made for one server transport when it is opened. It is that transport's gateway as well."""
 
-    def __init__(self, bridge: Bridge, transport: ServerTransport) -> None:
+    def __init__(self, bridge: Bridge, transport: ServerTransport, streams: StandardStreams | None = None) -> None:
         self._bridge = bridge
         self._road = bridge.gateway.through(transport.exposure)
         self.gateway = self
@@ -40,6 +41,7 @@ class View:
         self.runs = AgentRuns(self._road, bridge.traces, bridge.open_runs, platform="remote", transport=transport.name)
         self.identities = bridge.tokens
         self.environment: str = bridge.settings.environment
+        self.streams = streams
         self.converters = bridge.lineup.converters
 
     async def tools(self, caller: Caller) -> Sequence[ToolDefinition]:

@@ -70,6 +70,7 @@ from .bridge import (
     Runs,
     RunView,
     SessionOptions,
+    StandardStreams,
     Step,
     TraceReader,
 )
@@ -299,6 +300,7 @@ __all__ = [
     "ServerTransport",
     "SessionOptions",
     "SettingsInvalid",
+    "StandardStreams",
     "StateLocked",
     "StateUnavailable",
     "Step",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from .approvals import ApprovalView
 from .converters import ToolConverter
+from .errors import BasculeError
 from .http_servers import ASGIApp, Bind
 from .observers import Event
 from .tools import Caller, Identity, LogListener, ProgressListener, ToolCall, ToolDefinition, ToolResult
@@ -95,10 +96,27 @@ class SessionOptions:
     """How an MCP session with a caller is to be held.
 
     ``names`` is ``canonical`` or ``flat`` (aliases); no message to the client is longer than ``message_bytes``.
+    Once the client has said its last word (the channel's iteration has ended), what it asked before may still be
+    answered within ``linger_seconds``: for a channel whose other direction stays open.
     """
 
     names: str = "canonical"
     message_bytes: int = 2 * 1024 * 1024
+    linger_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StandardStreams:
+    """The descriptors by which whoever started this process speaks with it; nobody else reads or writes them.
+
+    ``ended`` is to be called once, when the client has left: with the fault where it broke the channel's bounds.
+    ``names`` is what the command line wants of ``SessionOptions``.
+    """
+
+    stdin: int
+    stdout: int
+    ended: Callable[[BasculeError | None], None]
+    names: str | None = None
 
 
 class Gateway(Protocol):
@@ -343,6 +361,10 @@ class BridgeView(Protocol):
     @property
     def converters(self) -> Mapping[str, ToolConverter]:
         """Every converter by its dialect."""
+
+    @property
+    def streams(self) -> StandardStreams | None:
+        """Where this process is a client's command (``bascule stdio``): its streams; else ``None``."""
 
     def status(self) -> BridgeStatus:
         """The bridge at a glance, for who may read."""

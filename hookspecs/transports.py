@@ -101,7 +101,8 @@ class Directions:
 class ServerTransport(Protocol):
     """One way in. ``exposure`` is read from the transport's own section of the settings (A2).
 
-    A transport may have an attribute ``directions`` as well, a :class:`Directions`: ``bascule serve`` shows them.
+    A transport may have an attribute ``directions`` as well, a :class:`Directions`: ``bascule serve`` shows them. One
+    whose ``on_demand`` is true is opened only where it is asked for by name: ``stdio`` by ``bascule stdio``.
     """
 
     @property

@@ -17,11 +17,13 @@ from pydantic import AliasChoices
 
 from bascule import hookspecs
 from bascule.builtin_plugins.sse_server import SseSettings
+from bascule.builtin_plugins.stdio_server import StdioSettings
 from bascule.core.cli import cli, exits
 from bascule.core.discovery import Found, Loaded
 from bascule.core.lineup import FAMILIES, assemble
 from bascule.core.manifest import load_manifest
 from bascule.core.settings import HookConfig, Settings
+from bascule.hookspecs import Section
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -188,12 +190,17 @@ def test_every_make_target_in_the_docs_is_one(page: Path) -> None:
 
 
 @pytest.mark.req("A2")
-def test_every_key_of_the_sse_servers_section_is_explained_with_its_default() -> None:
-    table = _section(_page("sse.md"), "Settings")
+@pytest.mark.parametrize(
+    ("page", "title", "model"),
+    [("sse.md", "Settings", SseSettings), ("clients.md", "Over stdio", StdioSettings)],
+    ids=["sse_server", "stdio_server"],
+)
+def test_every_key_of_a_ways_section_is_explained_with_its_default(page: str, title: str, model: type[Section]) -> None:
+    table = _section(_page(page), title)
     shown = dict(re.findall(r"^\| `(\w+)` \| (?:`([^`]+)`|\(none\)) \|", table, re.MULTILINE))
     defaults = {
         field.validation_alias.choices[0] if isinstance(field.validation_alias, AliasChoices) else name: default
-        for (name, field), default in zip(SseSettings.model_fields.items(), dict(SseSettings()).values(), strict=True)
+        for (name, field), default in zip(model.model_fields.items(), dict(model()).values(), strict=True)
     }
     assert shown.keys() == defaults.keys()
     for key, default in defaults.items():

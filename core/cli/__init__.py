@@ -21,6 +21,7 @@ _COMMANDS = {
     "tools": ("tools", "List the tools of plugins."),
     "call": ("tools", "Call a tool."),
     "serve": ("serve", "Host plugins until stopped."),
+    "stdio": ("stdio", "Be an MCP client's command: speak MCP on stdin and stdout."),
     "token": ("tokens", "Make, list and revoke the tokens by which callers are known."),
     "traces": ("traces", "Show what was called, and what came of it."),
     "hooks": ("hooks", "Show the hook plugins: what each offers, what failed and why."),

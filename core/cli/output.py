@@ -45,6 +45,14 @@ def claim_stdout() -> None:
         )
 
 
+def give_stdout() -> int:
+    """Hand the descriptor of stdout to someone else; what the command prints from now on comes out on stderr, too."""
+    claim_stdout()
+    ours = _claimed[0]
+    _claimed[0] = sys.stderr
+    return ours.fileno()
+
+
 def out() -> TextIO:
     """Where what the command prints goes."""
     return _claimed[0] if _claimed else sys.stdout

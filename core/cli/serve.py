@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -63,7 +63,7 @@ async def _serve(settings: Settings, plugins: tuple[Path, ...], dev: bool, as_js
     """Serve until a signal comes, or whoever reads our output leaves."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    lines = _Lines(lambda: loop.call_soon_threadsafe(stop.set))
+    lines = Lines(out(), lambda: loop.call_soon_threadsafe(stop.set))
     with on_signals(lambda _: stop.set()):
         kinds = () if as_json else (HostChanged,)
         async with (
@@ -109,14 +109,14 @@ def _directions(bridge: Bridge, opened: Sequence[str]) -> dict[str, Directions]:
     return {name: where for name, where in found.items() if isinstance(where, Directions)}
 
 
-def _show_directions(bridge: Bridge, opened: Sequence[str], lines: _Lines) -> None:
+def _show_directions(bridge: Bridge, opened: Sequence[str], lines: Lines) -> None:
     for name, where in _directions(bridge, opened).items():
         lines.put(f"{name}: {where.url}")
         for whom, text in where.paste.items():
             lines.put(f"  {whom}:\n    {text}")
 
 
-def _welcome(bridge: Bridge, opened: Sequence[str], lines: _Lines, as_json: bool) -> None:
+def _welcome(bridge: Bridge, opened: Sequence[str], lines: Lines, as_json: bool) -> None:
     views = bridge.plugins.list()
     if as_json:
         failures = {name: error_as_dict(error) for name, error in bridge.failures.items()}
@@ -137,7 +137,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-async def _tell(events: AsyncIterator[Event], lines: _Lines, as_json: bool) -> None:
+async def _tell(events: AsyncIterator[Event], lines: Lines, as_json: bool) -> None:
     async for event in events:
         if as_json:
             lines.put(json_text({"event": type(event).__name__, **asdict(event)}))
@@ -146,15 +146,16 @@ async def _tell(events: AsyncIterator[Event], lines: _Lines, as_json: bool) -> N
             lines.put(harmless(f"{event.plugin_id} is {event.plugin_state.replace('_', ' ')}{reason}"))
 
 
-class _Lines:
-    """Writes lines to stdout from a thread of its own: a reader that pauses must not stop the bridge.
+class Lines:
+    """Writes lines to a stream from a thread of its own: a reader that pauses must not stop the bridge.
 
     ``gone`` is called, in that thread, once the reader has left. Lines beyond the bound are dropped.
     """
 
     _MOST = 10_000
 
-    def __init__(self, gone: Callable[[], object]) -> None:
+    def __init__(self, stream: TextIO, gone: Callable[[], object]) -> None:
+        self._stream = stream
         self._gone = gone
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)
@@ -170,13 +171,12 @@ class _Lines:
         self._thread.join(_LAST_LINES_SECONDS)
 
     def _write(self) -> None:
-        stdout = out()
         while (line := self._lines.get()) is not None:
-            data = f"{line}\n".encode(stdout.encoding, stdout.errors or "strict")
+            data = f"{line}\n".encode(self._stream.encoding, self._stream.errors or "strict")
             try:
                 while data:
                     # past the buffer: at exit Python would wait for the lock that a stuck write holds
-                    data = data[os.write(stdout.fileno(), data) :]
+                    data = data[os.write(self._stream.fileno(), data) :]
             except OSError:
                 with suppress(RuntimeError):  # the loop has ended
                     self._gone()

@@ -14,7 +14,7 @@ anything else            -32601, at once: modern clients probe with server/disco
 
 Everything goes out by one writer in the order in which it was made. While much waits for a client that reads slowly,
 nothing more is taken from it, and it hears of no progress. When the channel ends, every task of the session is
-cancelled and awaited.
+cancelled and awaited; before that, calls may still be answered for as long as the options say.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ class Downstream:
                     await self._room.wait()
                 if writer.done():
                     break
+            await self._linger(writer)
         except ChannelClosed:
             log.debug("the channel of %s ended", self._caller.session, exc_info=True)
         finally:
@@ -149,6 +150,21 @@ class Downstream:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _linger(self, writer: asyncio.Task[None]) -> None:
+        """Answer what was asked before the client's last word, where it may still listen; it answers us no more."""
+        if not self._options.linger_seconds:
+            return
+        for answer in self._questions.values():
+            if not answer.done():
+                answer.set_result(None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.linger_seconds):
+                while self._calls and not writer.done():
+                    await asyncio.wait({writer, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
+                while self._waiting and not writer.done():
+                    self._room.clear()
+                    await self._room.wait()
 
     # --- in -------------------------------------------------------------------------------------------
 
