@@ -722,6 +722,19 @@ def test_a_burst_of_list_changed_before_the_first_list() -> None:
         assert [each["method"] for each in server.passed] == ["notifications/tools/list_changed"] * 4
 
 
+@pytest.mark.req("N4.2.3")
+def test_the_turncoat_lists_what_its_file_says_and_announces_it(tmp_path: Path) -> None:
+    said = tmp_path / "said.json"
+    with variant("turncoat", env={"TURNCOAT": str(said)}) as server:
+        tools = server.tools()
+        assert [tool["name"] for tool in tools] == ["announce", "ping", "wait"]
+        said.write_text(json.dumps({"tools": tools[:1]}))
+        server.call("announce")
+        assert [each["method"] for each in server.passed] == ["notifications/tools/list_changed"]
+        assert server.tools() == tools[:1]
+        assert server.call("wait", {"seconds": 0})["isError"] is False
+
+
 def test_a_notification_flood_has_the_size_that_was_asked_for() -> None:
     with variant("notification-flood") as server:
         server.call("flood", {"count": 1234, "method": "notifications/message"})

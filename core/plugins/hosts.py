@@ -113,12 +113,13 @@ class Hosts:
         """
         self._learn(request)
         keeping = self._house.keepers.chosen(manifest)
-        planner, run = self._house.planner, self.package_run(request)
+        planner, run, isolation = self._house.planner, self.package_run(request), keeping.request
         if run is not None:
             program = self.packages.program(manifest.id, run)
             planner = replace(planner, fetched=self.packages.root)
             request = replace(request, argv=(program.executable, *program.arguments))
-        return planner.plan(request, self._house.limits, keeping.request, keeping.isolation)
+            isolation = replace(isolation, readable=(*isolation.readable, program.root))
+        return planner.plan(request, self._house.limits, isolation, keeping.isolation)
 
     def package_run(self, request: LaunchRequest) -> PackageRun | None:
         """The package that a command runs; in environment ``development`` its runner is left to fetch it itself.

@@ -7,6 +7,7 @@
 ``environment``  names that the manifest sets or lets through; values stand in the manifest
 ``manifest``     the file's SHA-256
 ``files``        the plugin's directory, file by file; ``packages`` the fetched environment, likewise
+``outside``      arguments that name files elsewhere, with their SHA-256
 ``permissions``  all that are asked for
 ``isolation``    launcher, the tier that it really gives here, and what is asked of it
 ``source``       a directory, or a package by name, version and the hashes of what was fetched
@@ -61,7 +62,7 @@ def _differences(old: Facts, new: Facts) -> Iterator[str]:
     for key, label in _LABELS.items():
         yield from _value(label, old.get(key), new.get(key))
     yield from _argv(old.get("argv") or (), new.get("argv") or ())
-    for key, label in (("files", "file"), ("packages", "package file")):
+    for key, label in (("files", "file"), ("packages", "package file"), ("outside", "file outside")):
         yield from _files(label, old.get(key) or {}, new.get(key) or {})
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..admission import requested
 from ..credentials import sealed
 from ..launching import interpreter_of_environment
 from ..manifest import Manifest
+from .canonical import shown
 from .facts import Facts, command_digest
 from .packages import Packages
 from .runs import PackageRun
@@ -62,6 +64,7 @@ class Looker:
         pin = None if run is None else self.packages.pin(manifest.id, run)
         plan = None if request is None or (run is not None and pin is None) else self.plan(manifest, request)
         tree = plugin_tree(manifest.directory, frozenset() if plan is None else _written_by_itself(plan))
+        outside = {} if request is None else _outside(request)
         place = _Places(manifest.directory, self.state)
         isolation = {} if plan is None else place.plain(getattr(plan, "isolation", None)) or {}
         facts = {
@@ -71,6 +74,7 @@ class Looker:
             "environment": [] if request is None else sorted({*request.env, *request.pass_env}),
             "manifest": file_sha256(manifest.path),
             "files": dict(tree.entries),
+            "outside": outside,
             "permissions": sorted(requested(manifest)),
             "isolation": {"launcher": launcher.name, "tier": launcher.isolation.value, **isolation}
             if launcher is not None
@@ -80,7 +84,7 @@ class Looker:
         if run is not None and pin is not None:
             fetched = read_tree(self.packages.place(manifest.id, run), link_out=_leads_to_an_interpreter)
             facts["packages"] = dict(fetched.entries)
-        warnings = tuple(_warnings(launcher, request, tree))
+        warnings = tuple(_warnings(launcher, request, tree, outside))
         return Look(facts, tree, request, plan, launcher, run, warnings)
 
 
@@ -114,6 +118,18 @@ def _argv(request: LaunchRequest | None, plan: LaunchPlan | None) -> Sequence[st
     if plan is not None:
         return plan.argv
     return () if request is None else request.argv
+
+
+def _outside(request: LaunchRequest) -> dict[str, str]:
+    """Arguments that name a file which is not the plugin's: that runs, or is read, as well."""
+    root = request.cwd.resolve()
+    found = {}
+    for word in request.argv[1:]:
+        with suppress(OSError, ValueError):  # too long for a name, or none at all
+            path = (root / word).resolve()
+            if path.is_file() and not path.is_relative_to(root):
+                found[word] = file_sha256(path)
+    return found
 
 
 def _source(run: PackageRun, pin: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -151,12 +167,15 @@ def _leads_to_an_interpreter(place: Path, target: Path) -> bool:
     return interpreter_of_environment(place) and target.is_file()
 
 
-def _warnings(launcher: Launcher | None, request: LaunchRequest | None, tree: Tree) -> list[str]:
+def _warnings(
+    launcher: Launcher | None, request: LaunchRequest | None, tree: Tree, outside: Iterable[str]
+) -> list[str]:
     warnings = []
     if launcher is not None and launcher.isolation is Isolation.NONE:
         warnings.append(f"it would run with ALL YOUR RIGHTS: the launcher {launcher.name!r} isolates nothing")
     if request is not None and os.path.basename(request.argv[0]) in _SHELLS:
         warnings.append("its command is a shell: what that runs may come from anywhere")
+    warnings += [f"the argument {shown(word)} is a file outside the plugin's directory" for word in outside]
     if tree.shared:
         warnings.append(f"{len(tree.shared)} of its files have other names on this disk, where they can be changed")
     return warnings
