@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from ...hookspecs import ApprovalState, ApprovalView, PluginNotFound
-from ..bridge import Bridge, state_directory
+from ..bridge import Bridge, lineup_for, state_directory
+from ..manifest import load_manifest
 from ..settings import Settings
 from ..store import Store
 from ..trust import listing as signed_listing
@@ -96,8 +97,12 @@ def listing(
     \b
     bascule listing DIR | ssh-keygen -Y sign -n bascule-plugin -f KEY > DIR/plugin.sig
     """
-    options.settings_from(config, state, no_hook_plugins, verbose)
-    entries = read_plugin(directory)
+    settings = options.settings_from(config, state, no_hook_plugins, verbose)
+    lineup = lineup_for(settings)
+    manifest = load_manifest(
+        directory, transports=lineup.client_transports, permissions=lineup.permissions, limits=settings.limits
+    )
+    entries = read_plugin(manifest)
     if as_json:
         print_json({"entries": dict(entries)})
     else:

@@ -143,9 +143,9 @@ def plugin_tree(directory: Path, leave_out: frozenset[str] = frozenset()) -> Tre
     return read_tree(directory, link_out=_leads_to_an_interpreter, leave_out=leave_out)
 
 
-def read_plugin(directory: Path) -> Mapping[str, str]:
-    """What a publisher vouches for: the entries of :func:`plugin_tree`."""
-    return plugin_tree(directory).entries
+def read_plugin(manifest: Manifest) -> Mapping[str, str]:
+    """What a publisher vouches for: the plugin's files without those that its server writes."""
+    return plugin_tree(manifest.directory, frozenset(manifest.isolation.writable)).entries
 
 
 def _executable(plan: LaunchPlan, place: _Places) -> dict[str, str]:
