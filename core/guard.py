@@ -40,6 +40,10 @@ LOCAL_IDENTITY = Identity("mcp-client", frozenset({"call"}))
 
 _MAX_HEADERS = 100
 _MAX_HEADER_BYTES = 16 * 1024
+_ONCE = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"authorization", b"origin", b"content-type", b"upgrade"}
+)
+_LENGTH_DIGITS = 18
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -102,10 +106,11 @@ class Guard:
             headers = self._check_request(scope)
             scope["bascule.identity"] = await self._identify(scope["path"], headers)
             body = _Body(receive, headers, self.limits.http_body_bytes, self.body_seconds)
+            parting = b"upgrade" in headers  # nothing is upgraded here, and what follows is in no protocol for sure
         except _Refused as refusal:
             await _refuse(scope, refusal, send)
             return
-        answer = _Answer(send, self.send_seconds, self.mask)
+        answer = _Answer(_parting(send) if parting else send, self.send_seconds, self.mask)
         try:
             await self.app(scope, body, answer)
         except _Refused as refusal:
@@ -138,8 +143,7 @@ class Guard:
         if str(scope.get("http_version", "1.1")).startswith("2") and scope.get("scheme") == "http":
             raise _Refused(505, "cleartext HTTP/2 is not spoken here")
         headers = _read_headers(scope["headers"])
-        if b"transfer-encoding" in headers and b"content-length" in headers:
-            raise _Refused(400, "a message has one length")
+        _check_framing(headers, scope)
         if not scope["path"].startswith("/") or not scope.get("raw_path", b"/").startswith(b"/"):
             raise _Refused(400, "the request's target is no path")
         self._check_origin(headers)
@@ -269,8 +273,8 @@ def _read_headers(lines: Any) -> dict[bytes, bytes]:
     for name, value in lines:
         count += 1
         size += len(name) + len(value)
-        if name in headers and name in (b"host", b"content-length", b"authorization", b"origin", b"content-type"):
-            raise _Refused(400, f"the header {name.decode('latin-1')} stands there twice")
+        if name in headers and name in _ONCE:
+            raise _in_doubt(f"the header {name.decode('latin-1')} stands there twice")
         headers[name] = value
     if count > _MAX_HEADERS or size > _MAX_HEADER_BYTES:
         raise _Refused(431, "the request's headers are too large")
@@ -279,8 +283,23 @@ def _read_headers(lines: Any) -> dict[bytes, bytes]:
 
 def _check_length(headers: dict[bytes, bytes], limit: int) -> None:
     length = headers.get(b"content-length")
-    if length is not None and (not length.isdigit() or int(length) > limit):
-        raise _too_large(limit) if length.isdigit() else _Refused(400, "the request's length is no number")
+    if length is None:
+        return
+    if not length.isdigit():
+        raise _in_doubt("the request's length is no number")
+    if len(length) > _LENGTH_DIGITS or int(length) > limit:
+        raise _too_large(limit)
+
+
+def _check_framing(headers: dict[bytes, bytes], scope: Scope) -> None:
+    """Refuse a message that two readers may end at two places (RFC 9112, 6.1 and 11.2); nothing behind it is read."""
+    coding = headers.get(b"transfer-encoding")
+    if coding is None:
+        return
+    if b"content-length" in headers:
+        raise _in_doubt("a message has one length")
+    if coding.lower() != b"chunked" or scope.get("http_version") == "1.0":
+        raise _in_doubt("the only coding that is taken is chunked, of HTTP/1.1")
 
 
 def _check_content_type(headers: dict[bytes, bytes]) -> None:
@@ -300,6 +319,21 @@ def _authority(host: str, port: int) -> str:
 def _unauthorized(detail: str, *, error: str | None = None) -> _Refused:
     challenge = {"WWW-Authenticate": f'Bearer error="{error}"' if error else "Bearer"}
     return _Refused(401, detail, challenge, TokenRequired.code)
+
+
+def _in_doubt(detail: str) -> _Refused:
+    return _Refused(400, detail, {"Connection": "close"})
+
+
+def _parting(send: Send) -> Send:
+    """Close the connection behind the answer."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return sent
 
 
 def _too_large(limit: int) -> _Refused:

@@ -18,6 +18,8 @@ from typing import Any
 from ...hookspecs.http_servers import PromptAnswer, Scope
 
 _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
+_BITE = 4 * 1024
+_REST_BYTES = 1024 * 1024  # more than one read brings
 _PROMPT_BYTES = 64 * 1024  # of a body that is held until it is whole
 
 _FAILED = PromptAnswer(500, b"Internal Server Error")
@@ -30,16 +32,24 @@ _Base: Any = object  # one of uvicorn's protocols, which come with an extra
 
 
 class Bounded(_Base):  # type: ignore[misc]
-    """What uvicorn leaves unbounded: the time until a request's head is there and, with httptools, its size.
+    """What uvicorn leaves unbounded: the time until a request's head is there and, with httptools, how much it holds.
 
-    It also refuses, as RFC 9112, 3.2.2 lets it, a target that is no path: httptools would drop its authority unseen.
+    What comes is parsed in bites, and not at all while requests wait for their turn: one read can hold thousands, each
+    a hundred times as large in memory. Heads are bounded, and so is what stands around a body (sizes, trailers), which
+    httptools would collect without end; trailers are no headers. It also refuses, as RFC 9112, 3.2.2 lets it, a target
+    that is no path: httptools would drop its authority unseen.
     """
 
     idle_seconds: float
     _alarm: asyncio.TimerHandle | None = None
     _quiet_since = 0.0
     _in_head = False
-    _head_bytes = 0
+    _in_message = False
+    _message_bytes = 0
+    _body_bytes = 0
+    _rest = b""  # what was read and waits to be parsed
+    _upgraded = False  # httptools stops at a request that asks for another protocol
+    pipeline: Any = ()  # h11 holds back by itself
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -50,21 +60,70 @@ class Bounded(_Base):  # type: ignore[misc]
         self._wait_no_more()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if self._rest:  # reading was stopped, and this was on its way
+            self._hold_back(data)
+            return
+        for at in range(0, len(data), _BITE):
+            if self._upgraded or self.transport.is_closing():
+                return
+            if self.pipeline:
+                self._hold_back(data[at:])
+                return
+            self._take(data[at : at + _BITE] if at or len(data) > _BITE else data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._wait_no_more()
             return
         if self._alarm is None and not self.transport.is_closing():
             self._wait()
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
+
+    def _take(self, bite: bytes) -> None:
+        super().data_received(bite)
+        if self._in_message:
+            self._message_bytes += len(bite)
+            around = self._message_bytes - self._body_bytes
+            if (self._in_head and around > _HEAD_BYTES) or around > 2 * _HEAD_BYTES + 8 * self._body_bytes:
                 self.transport.abort()
+
+    def _hold_back(self, data: bytes) -> None:
+        self._rest += data
+        self.flow.pause_reading()
+        if len(self._rest) > _REST_BYTES:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()  # uvicorn goes on reading with every answer
+        elif self._rest:
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        rest, self._rest = self._rest, b""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.data_received(rest)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = True
-        self._head_bytes = 0
+        self._in_head = self._in_message = True
+        self._message_bytes = self._body_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:  # what follows a body is no header, and nobody asks for it
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_message = False
+        self._upgraded = self.parser.should_upgrade()
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -103,14 +162,6 @@ class Prompt(Bounded):
             self._hand_over()
             self._wait_no_more()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # what follows a body is no header, and nobody asks for it
-            return
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
-
     def on_headers_complete(self) -> None:
         if self._is_plain():
             self._in_head = False
@@ -123,6 +174,7 @@ class Prompt(Bounded):
             super().on_body(body)
             return
         self._held += body
+        self._body_bytes += len(body)
         if len(self._held) > _PROMPT_BYTES:
             self._hand_over()
 
@@ -130,6 +182,7 @@ class Prompt(Bounded):
         if self._held is not None:
             if self._answer(self._held):
                 self._held = None
+                self._in_message = False
                 return
             self._hand_over()
         super().on_message_complete()
@@ -173,6 +226,7 @@ class Prompt(Bounded):
         if not self.transport.is_closing():
             super().on_headers_complete()
             if held:
+                self._body_bytes -= len(held)  # counted anew
                 super().on_body(held)
 
 
