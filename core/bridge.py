@@ -346,6 +346,8 @@ class Bridge:
                 wanted = name == only if only else not getattr(transport, "on_demand", False)
                 if wanted and await self._open(stack, name, transport, streams):
                     opened.append(name)
+            if self._remember:
+                self._endpoint.all_open()
             yield opened
 
     async def _open(

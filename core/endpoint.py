@@ -27,11 +27,21 @@ class Endpoint:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / ENDPOINT_NAME
+        self._announced = False
 
     def announce(self, url: str) -> None:
-        """Say that the REST API answers at ``url``; raises ``StateUnavailable``."""
+        """Say that the REST API answers at ``url``, or by an empty one that there is none.
+
+        Raises ``StateUnavailable``.
+        """
+        self._announced = True
         started = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         write_private(self._path, json.dumps({"pid": os.getpid(), "url": url, "started": started}) + "\n")
+
+    def all_open(self) -> None:
+        """Every way in is open: where no API has announced itself by now there is none. Raises ``StateUnavailable``."""
+        if not self._announced:
+            self.announce("")
 
     def __enter__(self) -> Self:
         self._remove()  # a killed bridge's
@@ -47,7 +57,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the file says."""
+    """What the file says; ``url`` is empty where the bridge has no API."""
 
     pid: int
     url: str

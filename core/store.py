@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -246,10 +247,24 @@ class StateLock:
             ) from error
         return cls(descriptor)
 
+    @classmethod
+    def holder(cls, directory: Path) -> int | None:
+        """Return the process that holds the lock, 0 where it has not said so yet; ``None`` where no one does."""
+        try:
+            descriptor = os.open(directory / "bridge.lock", os.O_RDWR)
+        except OSError:
+            return None
+        try:
+            return None if _lock(descriptor) else _holder(descriptor)
+        finally:
+            os.close(descriptor)
+
     def release(self) -> None:
         """Give the lock back; more than once does no harm."""
         # The file stays: to remove it would let two processes lock two files of one name.
         if self._descriptor is not None:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, 0)  # or who is next would take this process for one that holds it
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -283,7 +298,7 @@ def _wait_for_lock(directory: Path, descriptor: int) -> None:
     deadline = time.monotonic() + _LEFT_LOCK_SECONDS
     while not _lock(descriptor):
         pid = _holder(descriptor)
-        if not pid or exists(pid) or time.monotonic() > deadline:
+        if (pid and exists(pid)) or time.monotonic() > deadline:
             raise _locked(directory, pid)
         time.sleep(_LEFT_LOCK_SECONDS / 500)
 

@@ -79,6 +79,7 @@ from .converters import ForeignTool, ToolConverter
 from .errors import (
     ApprovalOutdated,
     BasculeError,
+    BridgeUnreachable,
     CallError,
     ChannelClosed,
     ChannelFault,
@@ -202,6 +203,7 @@ __all__ = [
     "BasculeError",
     "Bind",
     "BridgeStatus",
+    "BridgeUnreachable",
     "BridgeView",
     "ByteReader",
     "ByteWriter",

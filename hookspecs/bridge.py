@@ -79,6 +79,7 @@ class PluginView:
     tools: tuple[str, ...]
     restart_allowed: bool
     host: HostView
+    enabled: bool = False
     approval: str = "none"
     quarantined: tuple[str, ...] = ()
     launcher: str = ""

@@ -5,6 +5,7 @@
     BasculeError
     ├── SettingsInvalid            SETTINGS_INVALID                422  bascule.yaml
     ├── StateLocked                STATE_LOCKED                    409  another bridge holds the state directory
+    ├── BridgeUnreachable          BRIDGE_UNREACHABLE              503  no bridge runs, or none answers
     ├── StateUnavailable           STATE_UNAVAILABLE               503  the state directory can't be read or written
     ├── HookPluginError
     │   ├── HookPluginBroken       HOOK_PLUGIN_BROKEN              500  did not load, or broke its hook's contract
@@ -128,6 +129,13 @@ class StateUnavailable(BasculeError):
     """The state directory can't be read or written, or was written by a newer Bascule."""
 
     code = "STATE_UNAVAILABLE"
+    status = 503
+
+
+class BridgeUnreachable(BasculeError):
+    """No bridge runs where one was looked for, or it does not answer as one."""
+
+    code = "BRIDGE_UNREACHABLE"
     status = 503
 
 

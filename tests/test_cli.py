@@ -171,7 +171,7 @@ def test_call_prints_the_result_and_nothing_else_on_stdout(bascule, dev):
     assert json.loads(shown.out)["message"] == "hello"
     assert shown.err.startswith("--dev: ")
     for_programs = bascule(*ECHO, *dev, "--json")
-    assert set(for_programs.json) == {"output", "content", "failed", "trace", "failures"}
+    assert set(for_programs.json) == {"output", "content", "failed", "trace", "trace_id", "failures"}
     assert for_programs.json["failed"] is False
     assert for_programs.err == shown.err
     assert "hello" in bascule("call", "mcp-fixture__echo", '{"message": "hello"}', *dev).out
@@ -278,9 +278,10 @@ def test_a_call_that_goes_wrong_says_so_by_code_words_and_one_document(bascule, 
         (("call", "x", "[]"), exits.USAGE, "TOOL_ARGUMENTS_INVALID"),
         (("call", "x", '{"a": NaN}'), exits.USAGE, "TOOL_ARGUMENTS_INVALID"),
         (("call", "x", "[" * 100_000), exits.USAGE, "TOOL_ARGUMENTS_INVALID"),
-        (("call", "x"), exits.USAGE, "USAGE_ERROR"),
+        (("call", "x"), exits.UNREACHABLE, "BRIDGE_UNREACHABLE"),
+        (("call", "x", "--dev"), exits.USAGE, "USAGE_ERROR"),
         (("call",), exits.USAGE, "USAGE_ERROR"),
-        (("tools",), exits.USAGE, "USAGE_ERROR"),
+        (("tools",), exits.UNREACHABLE, "BRIDGE_UNREACHABLE"),
         (("tools", "--colour"), exits.USAGE, "USAGE_ERROR"),
         (("traces", "--limit", "0"), exits.USAGE, "USAGE_ERROR"),
         (("nothing",), exits.USAGE, "USAGE_ERROR"),

@@ -116,6 +116,7 @@ def test_every_option_is_explained_and_no_other_is(name: str) -> None:
     page = _page("cli.md")
     shared = _section(page, "Options of every command")
     hosting = _section(page, "Options of commands that host plugins")
+    hosting += _section(page, "Options of commands that a running bridge carries out")
     own = _section(page, f"bascule {name}")
     options = {
         text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ...hookspecs.errors import (
     BasculeError,
+    BridgeUnreachable,
+    DirectoryForbidden,
     ExtensionError,
     HookPluginError,
     McpError,
@@ -11,9 +13,12 @@ from ...hookspecs.errors import (
     PluginHostUnavailable,
     PluginNotFound,
     PluginPermissionRequired,
+    RequestInvalid,
+    ScopeRequired,
     SettingsInvalid,
     StateLocked,
     StateUnavailable,
+    TokenRequired,
     ToolArgumentsInvalid,
     ToolCallTimeout,
     ToolConfirmationDeclined,
@@ -31,6 +36,7 @@ NOT_FOUND = 4
 PLUGIN = 5
 TIMED_OUT = 6
 STATE = 7
+UNREACHABLE = 8
 INTERNAL = 70
 HUNG_UP = 129
 INTERRUPTED = 130
@@ -42,12 +48,17 @@ _BY_ERROR: tuple[tuple[type[BasculeError], int], ...] = (
     (ToolPermissionDenied, REFUSED),
     (ToolConfirmationUnavailable, REFUSED),
     (ToolConfirmationDeclined, REFUSED),
+    (TokenRequired, REFUSED),
+    (ScopeRequired, REFUSED),
+    (DirectoryForbidden, REFUSED),
+    (RequestInvalid, USAGE),
     (ToolArgumentsInvalid, USAGE),
     (SettingsInvalid, USAGE),
     (ToolNotFound, NOT_FOUND),
     (PluginNotFound, NOT_FOUND),
     (TraceNotFound, NOT_FOUND),
     (ToolCallTimeout, TIMED_OUT),
+    (BridgeUnreachable, UNREACHABLE),
     (StateLocked, STATE),
     (StateUnavailable, STATE),
     (PluginHostUnavailable, PLUGIN),

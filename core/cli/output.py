@@ -95,6 +95,11 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     return _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def as_json(value: Any) -> Any:
+    """``value`` as a reader of its JSON would have it."""
+    return json.loads(json.dumps(value, default=str))
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     line(json_text(value, indent=2 if out().isatty() else None))

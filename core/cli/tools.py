@@ -1,10 +1,11 @@
-"""``bascule tools`` and ``bascule call``: host the given plugins for as long as the command runs."""
+"""``bascule tools`` and ``bascule call``: on the running bridge, or on plugins hosted while the command runs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,24 @@ import click
 from ...hookspecs import (
     AskPerson,
     BasculeError,
+    BridgeUnreachable,
+    CallError,
     PluginState,
     ToolArgumentsInvalid,
     ToolCallFailed,
     ToolDefinition,
     ToolNotFound,
+    ToolResult,
+    Visibility,
 )
 from ..bridge import Bridge
 from ..settings import Settings
-from . import options
+from . import options, reach
+from .client import Api
 from .exits import exit_code
 from .output import error_as_dict, print_json, print_result, print_table, result_as_dict, say, show_error
 from .person import ProgressLine, asker
+from .reach import Reach
 from .running import run
 
 _MAX_ARGUMENTS = 2 * 1024 * 1024
@@ -33,27 +40,34 @@ _MAX_ARGUMENTS = 2 * 1024 * 1024
 @click.command()
 @options.hosting
 @click.option("--group", "groups", multiple=True, help="Only tools of this group; may be given more than once.")
+@reach.options
 @options.common
 def tools(
     plugins: tuple[Path, ...],
     dev: bool,
     groups: tuple[str, ...],
+    url: str | None,
+    token: str | None,
     config: Path | None,
     state: Path | None,
     no_hook_plugins: tuple[str, ...],
     as_json: bool,
     verbose: int,
 ) -> int:
-    """List the tools of plugins.
+    """List the tools of the running bridge, or those of the given plugins.
 
     \b
+    bascule tools
     bascule tools --dev --plugin fixtures/mcp-echo
     """
     settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=dev)
-    _require_plugins(plugins)
-    if dev:
-        options.say_dev(plugins)
-    listed, failures = run(_list(settings, plugins, dev))
+    failures: dict[str, BasculeError] = {}
+    if plugins:
+        if dev:
+            options.say_dev(plugins)
+        listed, failures = run(_list(settings, plugins, dev))
+    else:
+        listed = [_definition(tool) for tool in _running(settings, url, token, dev).get("/api/tools")["tools"]]
     if groups:
         listed = [tool for tool in listed if tool.groups & set(groups)]
     if as_json:
@@ -84,6 +98,7 @@ async def _list(
 @click.argument("arguments", default="{}")
 @options.hosting
 @click.option("--yes", is_flag=True, help="Answer yes where the tool asks for a confirmation.")
+@reach.options
 @options.common
 def call(
     tool: str,
@@ -91,20 +106,24 @@ def call(
     plugins: tuple[Path, ...],
     dev: bool,
     yes: bool,
+    url: str | None,
+    token: str | None,
     config: Path | None,
     state: Path | None,
     no_hook_plugins: tuple[str, ...],
     as_json: bool,
     verbose: int,
 ) -> int:
-    """Call TOOL with ARGUMENTS, a JSON object ("-" reads it from stdin).
+    """Call TOOL with ARGUMENTS, a JSON object ("-" reads it from stdin): of the running bridge, or of given plugins.
 
     \b
+    bascule call mcp-fixture.echo '{"message": "hello"}'
     bascule call mcp-fixture.echo '{"message": "hello"}' --dev --plugin fixtures/mcp-echo
     """
     given = _read_arguments(arguments)
     settings = options.settings_from(config, state, no_hook_plugins, verbose, dev=dev)
-    _require_plugins(plugins)
+    if not plugins:
+        return _call_there(_running(settings, url, token, dev), tool, given, as_json)
     if dev:
         options.say_dev(plugins)
     return run(_call(settings, plugins, dev, tool, given, asker(yes), as_json))
@@ -136,7 +155,10 @@ async def _call(
         if as_json:
             shown = {} if answer is None else result_as_dict(answer)
             told = {} if error is None else {"error": error_as_dict(error)}
-            print_json({**shown, **told, "trace": calling.id, "failures": _failures_as_dict(failures)})
+            trace_id = answer.trace_id if error is None and answer is not None else getattr(error, "trace_id", None)
+            print_json(
+                {**shown, **told, "trace": calling.id, "trace_id": trace_id, "failures": _failures_as_dict(failures)}
+            )
         elif error is None and answer is not None:
             print_result(answer)
         elif error is not None and error not in failures.values():
@@ -191,9 +213,61 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
-def _require_plugins(plugins: tuple[Path, ...]) -> None:
-    if not plugins:
-        raise click.UsageError("give at least one plugin: --plugin DIR")
+def _running(settings: Settings, url: str | None, token: str | None, dev: bool) -> Api:
+    """The bridge that is to be asked where no plugins are given."""
+    if dev:
+        raise click.UsageError("--dev is for plugins given with --plugin DIR")
+    try:
+        return Reach(settings, url, token).running()
+    except BridgeUnreachable as error:
+        if url is None:
+            error.hint = "start one with bascule serve, or give plugins: --dev --plugin DIR"
+        raise
+
+
+def _call_there(api: Api, tool: str, arguments: Mapping[str, Any], as_json: bool) -> int:
+    """Call by the running bridge; there is no one to answer a tool's question there."""
+    error: BasculeError | None = None
+    shown: dict[str, Any] = {}
+    run_id = api.send("POST", "/api/runs", {"agent": "command line", "purpose": f"call {tool}"[:200]})["id"]
+    try:
+        with _finishing(api, run_id), ProgressLine() as progress:
+            shown = api.call(tool, arguments, run_id, progress)
+    except CallError as refusal:
+        error = refusal
+        answer = error.result if isinstance(error, ToolCallFailed) else None
+        shown = {} if answer is None else {**result_as_dict(answer)}
+        shown["trace_id"] = error.trace_id
+    if as_json:
+        print_json({**shown, **({} if error is None else {"error": error_as_dict(error)}), "trace": run_id})
+    elif error is None:
+        print_result(ToolResult(shown["output"], shown["content"], shown["failed"]))
+    else:
+        show_error(error, as_json=False)
+    return 0 if error is None else exit_code(error)
+
+
+@contextmanager
+def _finishing(api: Api, run_id: str) -> Iterator[None]:
+    """End the run in order, or by whatever went wrong."""
+    state = "failed"
+    try:
+        yield
+        state = "finished"
+    finally:
+        with suppress(BasculeError):  # the bridge may be gone; then the run is abandoned
+            api.send("POST", f"/api/runs/{run_id}/finish", {"state": state})
+
+
+def _definition(tool: Mapping[str, Any]) -> ToolDefinition:
+    """A tool from its JSON."""
+    known = ("name", "description", "parameters", "permission", "source", "plugin_id", "alias", "title", "confirm")
+    return ToolDefinition(
+        **{name: tool[name] for name in known if name in tool},
+        output_schema=tool.get("output_schema"),
+        groups=frozenset(tool.get("groups", ())),
+        visibility=Visibility(tool.get("visibility", "public")),
+    )
 
 
 def _failures_as_dict(failures: Mapping[str, BasculeError]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -32,7 +33,7 @@ def traces(
     """Show the newest runs, or the steps of RUN."""
     settings = options.settings_from(config, state, no_hook_plugins, verbose)
     if run is None:
-        _print_runs(run_to_end(_runs(settings, limit)), as_json)
+        print_runs(run_to_end(_runs(settings, limit)), as_json)
     else:
         print_trace(*run_to_end(_steps(settings, run)), as_json=as_json)
     return 0
@@ -48,7 +49,8 @@ async def _steps(settings: Settings, run: str) -> tuple[RunView, Sequence[Step]]
         return await reader.run(run)
 
 
-def _print_runs(runs: Sequence[RunView], as_json: bool) -> None:
+def print_runs(runs: Sequence[RunView], as_json: bool) -> None:
+    """A table of runs."""
     if as_json:
         print_json({"runs": [asdict(run) for run in runs]})
     elif not runs:
@@ -56,7 +58,7 @@ def _print_runs(runs: Sequence[RunView], as_json: bool) -> None:
     else:
         rows = [(run.id, run.agent, run.purpose or "", run.state, run.started_at, str(run.steps)) for run in runs]
         print_table(("run", "agent", "purpose", "state", "started", "steps"), rows)
-        say("bascule traces RUN shows the steps of one")
+        say("bascule trace RUN shows the steps of one")
 
 
 def print_trace(run: RunView, steps: Sequence[Step], *, as_json: bool = False) -> None:
@@ -68,15 +70,19 @@ def print_trace(run: RunView, steps: Sequence[Step], *, as_json: bool = False) -
     say(f"run {run.id}, {run.state}, started {run.started_at}")
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
-        _print_step(step, "└─" if last else "├─", "  " if last else "│ ")
+        print_step(step, "└─" if last else "├─", "  " if last else "│ ", _after(run.started_at, step.started_at))
 
 
-def _print_step(step: Step, branch: str, stem: str) -> None:
+def print_step(step: Step, branch: str = "──", stem: str = "  ", begun: str | None = None) -> None:
+    """One step; ``begun`` says when it began."""
     outcome = step.code or step.outcome or "no end was seen"
     colour = "green" if step.outcome == "ok" else "red"
-    line(f"{branch} {harmless(step.tool)}  {paint(outcome, fg=colour)}  {_ms(step.total)}")
+    line(
+        f"{branch} {harmless(step.tool)}  {paint(outcome, fg=colour)}  {_ms(step.total)}  at {begun or step.started_at}"
+    )
     if step.decision is not None:
         say(f"{stem}   {step.decision}: {step.decision_reason or ''} ({step.decision_rule})")
+    say(f"{stem}   trace {step.id}")
     times = f"queued {_ms(step.queued)}, of it validating {_ms(step.validating)}; upstream {_ms(step.upstream)}"
     say(f"{stem}   {times}; generation {step.generation}")
     for name, text, size in (
@@ -85,6 +91,11 @@ def _print_step(step: Step, branch: str, stem: str) -> None:
     ):
         if text is not None:
             say(f"{stem}   {name} ({size} bytes): {text[:300]}")
+
+
+def _after(start: str, moment: str) -> str:
+    """How long after ``start``; both are ISO 8601."""
+    return f"+{(datetime.fromisoformat(moment) - datetime.fromisoformat(start)).total_seconds():.3f} s"
 
 
 def _ms(seconds: float | None) -> str:

@@ -127,6 +127,9 @@ class Plugins:
                 plugin.reason = error
             raise
         if manifest.digest == plugin.manifest.digest and plugin.manifest.transport:
+            if plugin.kept and plugin.row.plugin is not PluginState.READY:  # another process may have granted more
+                plugin.granted = self._grants_of(manifest)
+                self._moves.look_at_grants(plugin)
             return False
         await self._moves.stop(plugin)
         changed = manifest.digest != plugin.manifest.digest

@@ -90,6 +90,7 @@ def plugin_view(plugin: Installed, registry: Registry) -> PluginView:
         tools=tuple(sorted(entry.tool.name for entry in registry.of(manifest.id))),
         restart_allowed=plugin.row.restart,
         host=host_view(plugin, registry),
+        enabled=plugin.enabled,
         approval=plugin.approval.value,
         quarantined=tuple(sorted(plugin.quarantined)),
         launcher="" if plugin.keeping is None else plugin.keeping.launcher.name,
