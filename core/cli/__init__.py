@@ -35,6 +35,7 @@ _COMMANDS = {
     "runs": ("runs", "List the newest runs."),
     "trace": ("runs", "Show a run as a tree with times, or one step."),
     "traces": ("traces", "Show what was called, and what came of it."),
+    "new": ("new", "Write a plugin or a hook plugin to start from, with tests that pass."),
     "hooks": ("hooks", "Show the hook plugins: what each offers, what failed and why."),
 }
 
