@@ -1,15 +1,24 @@
-"""The HTTP server ``hypercorn``: built in, imported when something is served."""
+"""The HTTP server ``hypercorn``: built in, imported when something is served.
+
+Connections are accepted here and run by Hypercorn: its own loop keeps one that the client has left until the keep-alive
+time is over, half a minute for each, since nothing stops the task that waits for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 from ..hookspecs import ASGIApp, HttpServer, Limits, hookimpl
 
+if TYPE_CHECKING:
+    from hypercorn.config import Config
+
 _GRACE_SECONDS = 3.0
+_BACKLOG = 256
 
 
 class HypercornServer:
@@ -22,32 +31,75 @@ class HypercornServer:
 
     @asynccontextmanager
     async def serve(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> AsyncIterator[None]:
-        from hypercorn.asyncio import serve
+        from hypercorn.app_wrappers import ASGIWrapper
+        from hypercorn.asyncio.tcp_server import TCPServer
+        from hypercorn.asyncio.worker_context import WorkerContext
+
+        loop = asyncio.get_running_loop()
+        context, config, wrapper = WorkerContext(None), self._config(), ASGIWrapper(cast(Any, app))
+        connections: set[asyncio.Task[Any]] = set()
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = cast("asyncio.Task[Any]", asyncio.current_task())
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+            source = _Reader(reader)
+            source.connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), writer)
+            await source.connection
+
+        # it closes the socket that it is given, and the core closes its own
+        listener = await asyncio.start_server(connected, sock=sock.dup(), backlog=_BACKLOG)
+        try:
+            yield
+        finally:
+            listener.close()
+            await context.terminated.set()
+            await _end(connections)
+
+    def _config(self) -> Config:
         from hypercorn.config import Config
 
         config = Config()
-        config.bind = [f"fd://{sock.dup().detach()}"]  # it closes what it is given, and the core closes its own
-        config.graceful_timeout = _GRACE_SECONDS
         config.h2_max_concurrent_streams = 1  # cleartext HTTP/2 can't be turned off here: the guard answers 505
         config.h11_max_incomplete_size = 16 * 1024
         config.keep_alive_timeout = self._idle_seconds
         config.keep_alive_max_requests = 100_000
         config.accesslog = config.errorlog = None
         config.include_server_header = False
-        stop = asyncio.Event()
-        running = asyncio.create_task(
-            serve(app, config, shutdown_trigger=stop.wait),  # type: ignore[arg-type]
-            name="hypercorn",
-        )
+        return config
+
+
+class _Reader:
+    """What Hypercorn reads from: at the client's end its idle connection is no longer waited for."""
+
+    connection: Any
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def at_eof(self) -> bool:
+        return self._reader.at_eof()
+
+    async def read(self, most: int) -> bytes:
         try:
-            yield
-        finally:
-            stop.set()
-            done, _ = await asyncio.wait({running}, timeout=_GRACE_SECONDS * 2)
-            if not done:
-                running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+            data = await self._reader.read(most)
+        except OSError:
+            await self.connection.idle_task.stop()
+            raise
+        if not data:
+            await self.connection.idle_task.stop()
+        return data
+
+
+async def _end(connections: set[asyncio.Task[Any]]) -> None:
+    """Give what is under way a moment; then it is cut."""
+    if connections:
+        await asyncio.wait(set(connections), timeout=_GRACE_SECONDS)
+    left = set(connections)
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_GRACE_SECONDS)
 
 
 @hookimpl

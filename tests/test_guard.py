@@ -357,6 +357,22 @@ async def test_silent_connections_and_slow_heads_are_ended(app, tokens, http_ser
         assert await status_of(port, get(port)) == 200
 
 
+@pytest.mark.req("A6")
+async def test_of_who_has_left_nothing_is_kept(app, tokens, http_server, until):
+    """A connection may be idle for long; once its client has closed it, no task and no descriptor waits for that."""
+    async with front(app, http_server, identities=tokens, idle_seconds=3_600) as port:
+        before = len(asyncio.all_tasks())
+        for request in (get(port), post(port, KIND, "Content-Length: 2"), get(port)[:-3], b""):
+            connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(10)]
+            for reader, writer in connections:
+                writer.write(request)
+                if request.endswith((b"\r\n\r\n", b"{}")):
+                    await reader.readuntil(b"}")
+            for _, writer in connections:
+                writer.close()
+            await until(lambda: len(asyncio.all_tasks()) == before)
+
+
 class Endless:
     """Streams for as long as it is let, and tells when it ended."""
 

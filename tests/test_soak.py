@@ -262,8 +262,6 @@ def descriptors() -> tuple[int, int]:
 def test_nothing_grows_while_clients_come_go_cancel_and_stall(
     settings: Settings, echo: Any, http_server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if http_server == "hypercorn" and SECONDS < 90:
-        pytest.skip("Hypercorn keeps what came and went for half a minute: a run this short says nothing of it")
     port = free_port()
     use = settings.with_(
         http_server=http_server,
