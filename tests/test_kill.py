@@ -6,6 +6,7 @@ import asyncio
 import random
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
@@ -51,8 +52,9 @@ async def live(bridge, folder, dice, journal):
         await step(bridge, folder, what)
         print("done", what, folder.name, file=journal, flush=True)
 
-async def main(seed, state, journal, *folders):
-    settings = Settings().with_(environment="development", state=Path(state), executables={"python3": sys.executable})
+async def main(seed, state, launcher, journal, *folders):
+    python = {"python3": sys.executable}
+    settings = Settings().with_(environment="development", state=Path(state), launcher=launcher, executables=python)
     print("up", flush=True)
     async with Bridge(settings) as bridge:
         await bridge.settled()
@@ -61,6 +63,8 @@ async def main(seed, state, journal, *folders):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+Until = Callable[..., Awaitable[None]]
 
 ABSENT, ASKING, OFF, ON = "absent", "asking", "off", "on"
 AFTER = {"install": ASKING, "grant": OFF, "revoke": ASKING, "enable": ON, "disable": OFF, "uninstall": ABSENT}
@@ -83,13 +87,16 @@ def possible(journal: Path, before: dict[str, str]) -> dict[str, set[str]]:
     return allowed
 
 
-async def killed_somewhere(settings: Settings, tmp_path: Path, folders: list[Path], seed: int, kills: int) -> None:
+async def killed_somewhere(
+    settings: Settings, tmp_path: Path, folders: list[Path], until: Until, seed: int, kills: int
+) -> None:
     dice = random.Random(seed)
+    settings = settings.with_(launcher=("local", "auto")[seed % 2])
     known = {folder.name: ABSENT for folder in folders}
     journal = tmp_path / "journal"
     for number in range(kills):
         journal.unlink(missing_ok=True)
-        arguments = [f"{seed}.{number}", str(settings.state), str(journal), *map(str, folders)]
+        arguments = [f"{seed}.{number}", str(settings.state), settings.launcher, str(journal), *map(str, folders)]
         bridge = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER, *arguments, stdout=subprocess.PIPE)
         assert bridge.stdout is not None
         assert await bridge.stdout.readline() == b"up\n"
@@ -107,8 +114,10 @@ async def killed_somewhere(settings: Settings, tmp_path: Path, folders: list[Pat
                 if state == ON:
                     async with again.run("test") as run:
                         assert (await run.call(f"{name}.echo", {"message": "back"})).output["message"] == "back"
-            assert len(working_in(tmp_path)) == sum(state == ON for state in known.values())
-        assert working_in(tmp_path) == []
+            # What a supervisor takes down may take a moment more.
+            running = sum(state == ON for state in known.values())
+            await until(lambda running=running: len(working_in(tmp_path)) == running, 60)
+        await until(lambda: not working_in(tmp_path), 60)
 
 
 def working_in(directory: Path) -> list[int]:
@@ -140,12 +149,12 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.req("N10")
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_bridge_killed_at_a_random_moment_comes_back_as_it_was(settings, tmp_path, folders, seed):
-    await killed_somewhere(settings, tmp_path, folders, seed, kills=3)
+async def test_a_bridge_killed_at_a_random_moment_comes_back_as_it_was(settings, tmp_path, folders, until, seed):
+    await killed_somewhere(settings, tmp_path, folders, until, seed, kills=3)
 
 
 @pytest.mark.slow
 @pytest.mark.req("N10")
 @pytest.mark.parametrize("seed", range(5, 22))
-async def test_a_bridge_killed_again_and_again_comes_back_as_it_was(settings, tmp_path, folders, seed):
-    await killed_somewhere(settings, tmp_path, folders, seed, kills=5)
+async def test_a_bridge_killed_again_and_again_comes_back_as_it_was(settings, tmp_path, folders, until, seed):
+    await killed_somewhere(settings, tmp_path, folders, until, seed, kills=5)
