@@ -65,6 +65,7 @@ async def serve_rest(
         if settle:
             await bridge.settled()
         base = f"http://127.0.0.1:{port}"
+        bridge.tokens.revoke("tester")  # one state may be served more than once
         secret = bridge.tokens.create("tester", OWNER)
         headers = {"authorization": f"Bearer {secret}"}
         async with httpx.AsyncClient(base_url=base, headers=headers, timeout=SECONDS) as http:

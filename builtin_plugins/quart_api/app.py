@@ -124,7 +124,7 @@ def _documents(rest: Rest) -> dict[str, View]:
 
     @cache
     def document() -> dict[str, Any]:
-        return api_document(OPERATIONS, rest.bridge.status().version)
+        return api_document(OPERATIONS, rest.bridge.status().version, sorted(rest.bridge.converters))
 
     @cache
     def as_json() -> Answer:
@@ -159,7 +159,8 @@ async def _refused(error: HTTPException) -> Response:
 
 
 def _response(answer: Answer) -> Response:
-    response = Response(answer.body, answer.status, dict(answer.headers), content_type=answer.content_type)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **answer.headers}
+    response = Response(answer.body, answer.status, headers, content_type=answer.content_type)
     if answer.status == 204:
         del response.headers["Content-Type"]
     return response

@@ -54,13 +54,13 @@ _PROBLEM: dict[str, Any] = {
 _INTERNAL = ("INTERNAL_ERROR", 500, "A fault of Bascule's own.")
 
 
-def api_document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
-    """Describe ``operations``."""
+def api_document(operations: Sequence[Operation], version: str, dialects: Sequence[str]) -> dict[str, Any]:
+    """Describe ``operations``; ``dialects`` are those that tools can be described in."""
     shapes, schemas = _shapes(operations)
     paths: dict[str, Any] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
-    return {
+    document = {
         **BASE,
         "info": {
             "title": "Bascule",
@@ -72,6 +72,10 @@ def api_document(operations: Sequence[Operation], version: str) -> dict[str, Any
         "paths": paths,
         "components": {"schemas": {**schemas, **error_schemas()}, **SECURITY},
     }
+    for each in paths["/api/tools"]["get"]["parameters"]:
+        if each["name"] == "format":
+            each["schema"]["enum"] = list(dialects)
+    return document
 
 
 def error_schemas() -> dict[str, Any]:
@@ -184,6 +188,11 @@ def _responses(operation: Operation, shapes: dict[Any, Any]) -> dict[str, Any]:
             answered["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     if operation.traced:
         answered["headers"] = trace_header()
+    if operation.links:
+        answered["links"] = {
+            target: {"operationId": target, "parameters": {name: f"$response.{place}"}}
+            for target, name, place in operation.links
+        }
     responses = {str(operation.status): answered}
     if operation.also is not None:
         responses[str(operation.also[0])] = {**answered, "description": operation.also[1]}

@@ -93,7 +93,7 @@ class Operation:
     """One method on one path. ``scopes``: any of them will do. ``answers`` is a type, ``None`` where there is no body.
 
     ``handler`` is ``None`` where the front answers. An error with another status than its class has is a pair; ``also``
-    is a further status of the same answer.
+    is a further status of the same answer; ``links`` name operations that take something of it: id, parameter, place.
     """
 
     id: str
@@ -115,6 +115,7 @@ class Operation:
     traced: bool = False
     also_streams: bool = False
     also: tuple[int, str] | None = None
+    links: tuple[tuple[str, str, str], ...] = ()
     handler: Handler | None = None
 
     @property

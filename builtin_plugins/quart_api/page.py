@@ -19,7 +19,6 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .
 """
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
 }
 
 

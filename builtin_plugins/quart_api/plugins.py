@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...hookspecs import (
+    ApprovalOutdated,
+    ApprovalView,
     DirectoryForbidden,
     HostView,
     ManifestInvalid,
@@ -16,7 +18,10 @@ from ...hookspecs import (
     McpProtocolError,
     McpToolInvalid,
     McpVersionUnsupported,
+    PackageFetchFailed,
     PackageNotFound,
+    PackageUnpinned,
+    PackageUnsafe,
     PluginAlreadyInstalled,
     PluginContributionInvalid,
     PluginHostStartFailed,
@@ -31,7 +36,7 @@ from ...hookspecs import (
 )
 from .answers import Answer
 from .operations import ADMIN, READ, Request, Rest, operation, operations_of
-from .shapes import Directory, HostOperation, Logs, Permissions, Plugins
+from .shapes import Directory, HostOperation, Logs, Permissions, Plugins, Yes
 
 _TAG = "plugins"
 _START_ERRORS = (
@@ -50,6 +55,7 @@ _START_ERRORS = (
     PluginHostUnavailable,
     StateUnavailable,
 )
+_LOOK_ERRORS = (PackageNotFound, ManifestNotFound, ManifestInvalid, PackageUnsafe, PackageUnpinned)
 
 
 @operation("GET", "/api/plugins", _TAG, READ, answers=Plugins)
@@ -75,6 +81,7 @@ async def list_plugins(rest: Rest, request: Request) -> Answer:
         PluginAlreadyInstalled,
         StateUnavailable,
     ),
+    links=tuple((each, "plugin_id", "body#/plugin_id") for each in ("get_plugin", "set_permissions", "enable_plugin")),
 )
 async def install_plugin(rest: Rest, request: Request) -> Answer:
     """Install a plugin from a directory.
@@ -175,6 +182,44 @@ async def restart_host(rest: Rest, request: Request) -> Answer:
     view = await rest.bridge.plugins.restart(request.path["plugin_id"])
     status = view.host.status
     return Answer({"plugin_id": view.plugin_id, "status": status, "message": f"the host is {status}"}, 202)
+
+
+@operation(
+    "GET",
+    "/api/plugins/{plugin_id}/approval",
+    _TAG,
+    ADMIN,
+    answers=ApprovalView,
+    errors=(PluginNotFound, *_LOOK_ERRORS),
+)
+async def get_approval(rest: Rest, request: Request) -> Answer:
+    """Show all that the plugin's approval rests on, as it is now.
+
+    Nothing is started. `digest` is what a yes must name.
+    """
+    return Answer(await rest.bridge.plugins.approval(request.path["plugin_id"]))
+
+
+@operation(
+    "POST",
+    "/api/plugins/{plugin_id}/approval",
+    _TAG,
+    ADMIN,
+    answers=ApprovalView,
+    body=Yes,
+    body_example={"digest": "sha256:9f86d081884c7d659a2feaa0c55ad015"},
+    errors=(*_START_ERRORS, *_LOOK_ERRORS, PackageFetchFailed, ApprovalOutdated),
+)
+async def approve(rest: Rest, request: Request) -> Answer:
+    """Say yes to what the approval showed.
+
+    The first yes is to the command: the server is started once, without grants and calls, and what it lists stands in
+    the answer. The second is to the tools. Where something else would run now than was shown, the answer is 409.
+    """
+    yes = request.parsed(Yes)
+    plugins = rest.bridge.plugins
+    view = await plugins.approve(request.path["plugin_id"], yes.digest, tools=yes.tools, unsandboxed=yes.unsandboxed)
+    return Answer(view)
 
 
 @operation("GET", "/api/plugins/{plugin_id}/logs", _TAG, ADMIN, answers=Logs, errors=(PluginNotFound,))

@@ -20,7 +20,7 @@ _TAG = "runs"
 _MOST = 500
 
 _LIMIT = Parameter("limit", "how many at most; 50 by default", {"type": "integer", "minimum": 1, "maximum": _MOST})
-_BEFORE = Parameter("before", "only runs older than the one of this id", {"type": "string", "minLength": 1})
+_BEFORE = Parameter("before", "only runs older than the one of this id", {"type": "string"})
 
 
 @operation(
@@ -33,6 +33,7 @@ _BEFORE = Parameter("before", "only runs older than the one of this id", {"type"
     body=NewRun,
     body_example={"agent": "researcher", "purpose": "find the time"},
     errors=(RequestInvalid, RunLimitReached, StateUnavailable),
+    links=(("get_run", "run_id", "body#/id"), ("finish_run", "run_id", "body#/id")),
 )
 async def open_run(rest: Rest, request: Request) -> Answer:
     """Open a run of an agent.

@@ -27,6 +27,14 @@ class Permissions(Body):
     permissions: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1000)]
 
 
+class Yes(Body):
+    """The owner's yes to what the approval showed: its `digest`, the tools that leave quarantine (null: all)."""
+
+    digest: Annotated[str, Field(min_length=1, max_length=200)]
+    tools: Annotated[list[Annotated[str, Field(min_length=1, max_length=400)]], Field(max_length=20_000)] | None = None
+    unsandboxed: bool = False
+
+
 class Shape(BaseModel):
     """What an answer looks like."""
 

@@ -21,7 +21,7 @@ from ...hookspecs import (
     ToolResultInvalid,
     ToolResultTooLarge,
 )
-from .answers import Answer
+from .answers import TRACE_HEADER, Answer
 from .operations import CALL, READ_OR_CALL, RUN_HEADER, Operation, Parameter, Request, Rest, operation, operations_of
 from .shapes import CallResult, Tool, Tools
 from .tool_document import tool_document
@@ -42,8 +42,8 @@ CALL_ERRORS = (
     StateUnavailable,
 )
 
-_FORMAT = Parameter("format", "a dialect, such as `mcp`: describe the tools so", {"type": "string", "minLength": 1})
-_GROUP = Parameter("group", "only tools of this group", {"type": "string", "minLength": 1})
+_FORMAT = Parameter("format", "a dialect: describe the tools so", {"type": "string"})
+_GROUP = Parameter("group", "only tools of this group", {"type": "string"})
 
 
 @operation(
@@ -111,6 +111,7 @@ CALL_TOOL = Operation(
     errors=CALL_ERRORS,
     traced=True,
     also_streams=True,
+    links=(("get_trace", "trace_id", f"header.{TRACE_HEADER}"),),
     example={
         "output": {"message": "hello"},
         "content": [{"type": "text", "text": '{"message": "hello"}'}],
@@ -133,6 +134,7 @@ USE_TOOL = Operation(
     headers=(RUN_HEADER,),
     errors=CALL_ERRORS,
     traced=True,
+    links=(("get_trace", "trace_id", f"header.{TRACE_HEADER}"),),
     example={"message": "hello"},
 )
 

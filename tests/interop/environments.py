@@ -229,10 +229,11 @@ PYDANTIC_AI = PythonEnvironment("pydantic-ai")
 LANGCHAIN = PythonEnvironment("langchain")
 OPENAI_AGENTS = PythonEnvironment("openai-agents")
 NODE_CLIENTS = NodeEnvironment("node-clients")
+SCHEMATHESIS = PythonEnvironment("schemathesis")
 SERVERS = (PYTHON_SERVERS, SDK2, FASTMCP4, NODE_SERVERS)
 CLIENTS = (NODE, FASTMCP3, PYDANTIC_AI, LANGCHAIN, OPENAI_AGENTS, NODE_CLIENTS)
 CONFORMANCE = NodeEnvironment("conformance")
-ALL = (*SERVERS, *CLIENTS, CONFORMANCE)
+ALL = (*SERVERS, *CLIENTS, SCHEMATHESIS, CONFORMANCE)
 
 
 def node() -> Path:

@@ -25,6 +25,7 @@ class Served:
     """A bridge that serves: what it has said on stdout so far, and on stderr (``log``)."""
 
     port: int
+    state: Path
     said: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -32,20 +33,30 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/sse"
 
+    @property
+    def rest(self) -> str:
+        """Where the REST API is, if that is the way in."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        """The owner's."""
+        return (self.state / "owner.token").read_text().strip()
+
     def everything(self) -> str:
         return "".join(self.said + self.log)
 
 
 @contextmanager
-def served(folder: Path, plugin: Path, sse: Mapping[str, Any], **settings: Any) -> Iterator[Served]:
-    """Run ``bascule serve`` for one plugin; on the way out it must end in order, and by itself."""
+def served(
+    folder: Path, plugin: Path, section: Mapping[str, Any], *, way: str = "sse_server", **settings: Any
+) -> Iterator[Served]:
+    """Run ``bascule serve`` for one plugin, with one way in; on the way out it must end in order, and by itself."""
     port = free_port()
     config = folder / "bascule.yaml"
-    config.write_text(
-        yaml.safe_dump(
-            {"disabled_hook_plugins": ["quart_api"], **settings, "plugins": {"sse_server": {"port": port, **sse}}}
-        )
-    )
+    others = sorted({"sse_server", "quart_api"} - {way})
+    ways = {"disabled_hook_plugins": others, "plugins": {way: {"port": port, **section}}}
+    config.write_text(yaml.safe_dump({**ways, **settings}))
     bascule = Path(sysconfig.get_path("scripts"), "bascule")
     arguments = ["serve", "-v", "--dev", "--plugin", plugin, "--config", config, "--state", folder / "state"]
     process = subprocess.Popen(
@@ -56,7 +67,7 @@ def served(folder: Path, plugin: Path, sse: Mapping[str, Any], **settings: Any) 
         stderr=subprocess.PIPE,
         text=True,
     )
-    bridge = Served(port)
+    bridge = Served(port, folder / "state")
     serving = threading.Event()
     readers = [
         threading.Thread(target=_read, args=(process.stdout, bridge.said, serving)),
