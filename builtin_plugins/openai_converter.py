@@ -62,8 +62,11 @@ class OpenAiConverter:
         return name, _arguments(function.get("arguments"))
 
     def write_result(self, result: ToolResult) -> JsonObject:
-        """Write a message of role ``tool``; whoever sends it adds the call's ``tool_call_id``."""
-        return {"role": "tool", "content": _text(result)}
+        """Write a message of role ``tool``; whoever sends it adds the call's ``tool_call_id``.
+
+        There is no place in it for the tool's word that it failed, so the text begins with that.
+        """
+        return {"role": "tool", "content": f"{'The tool failed: ' * result.failed}{_text(result)}"}
 
     def read_tool(self, foreign: JsonObject) -> ForeignTool:
         raise ConversionUnsupported("openai describes no tool that could be called from here")

@@ -41,7 +41,7 @@ from .events import Events
 from .gateway import Gateway, Guards
 from .isolation import Keepers
 from .launching import Planner
-from .lineup import Lineup, assemble, missing_guards
+from .lineup import Lineup, assemble, gaps, missing_guards
 from .logs import masked
 from .plugins import House, Plugins
 from .redaction import Redactor
@@ -62,7 +62,7 @@ def lineup_for(settings: Settings, hook_plugins: Mapping[str, Any] | None = None
     state = state_directory(settings)
     given = (Loaded(Found(name, "in this process"), plugin) for name, plugin in (hook_plugins or {}).items())
     lineup = assemble(chain(given, discover(disabled)), lambda name: HookConfig(settings, name, state))
-    for warning in unknown_hook_plugins(settings, lineup):
+    for warning in (*unknown_hook_plugins(settings, lineup), *gaps(lineup)):
         log.warning("%s", warning)
     return lineup
 

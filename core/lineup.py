@@ -307,6 +307,19 @@ def _checked(family: Family, offer: Any) -> str:
     return name
 
 
+def gaps(lineup: Lineup) -> list[str]:
+    """What no hook plugin offers at all, and what can't be done without it."""
+    needed = (
+        (lineup.client_transports, "no client transport is there: no plugin's server can be reached"),
+        ("mcp" in lineup.converters, "no converter for mcp is there: no plugin can be enabled"),
+        (lineup.permission_checks, "no permission check is there: every call is refused"),
+        (lineup.exposure_policies, "no exposure policy is there: no tool is shown to anyone"),
+        (lineup.launchers, "no launcher is there: no server can be started as a process"),
+        (lineup.http_servers, "no HTTP server is there: no way in over HTTP opens"),
+    )
+    return [words for there, words in needed if not there]
+
+
 def missing_guards(
     lineup: Lineup, remembered: Mapping[str, frozenset[str]], required: Iterable[str], disabled: Iterable[str]
 ) -> dict[str, str]:

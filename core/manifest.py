@@ -41,7 +41,7 @@ def _registered(word: str, known: Collection[str], what: str) -> str:
     if word in known:
         return word
     listed = sorted(known)
-    problem = f"no {what} {quoted(word)} is registered; there are: {', '.join(listed)}"
+    problem = f"no {what} {quoted(word)} is registered; there are: {', '.join(listed) or 'none'}"
     raise fault(problem, meant(word, listed, "name one of these"), f"{what}_unknown")
 
 

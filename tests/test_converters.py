@@ -474,6 +474,7 @@ def test_results_are_written_with_all_that_the_dialect_holds() -> None:
     texts = ["hello", "inside", "[audio audio/wav, which can't be shown here]"]
     written = OPENAI.write_result(result)
     assert written["role"] == "tool"
+    assert written["content"].startswith("The tool failed: hello")
     for text in (*texts, "[image image/png, which can't be shown here]"):
         assert text in written["content"]
     block = ANTHROPIC.write_result(result)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from bascule.builtin_plugins.anthropic_converter import AnthropicConverter
 from bascule.builtin_plugins.grants import Grants
 from bascule.builtin_plugins.group_exposure import GroupExposure
 from bascule.builtin_plugins.mcp_converter import McpConverter
+from bascule.builtin_plugins.openai_converter import OpenAiConverter
 from bascule.builtin_plugins.stdio_client import StdioTransport
 from bascule.hookspecs import Caller, CallFacts, Exposure, JsonObject, ToolCall, ToolDefinition, Visibility
 from bascule.hookspecs.kit import (
@@ -32,6 +35,20 @@ def tool(**changes: Any) -> ToolDefinition:
 
 class TestStdio(ClientTransportSuite):
     transport, peer = StdioTransport(), LinesOfChild
+
+
+class TestOpenAi(ConverterSuite):
+    converter = OpenAiConverter()
+
+    def write_call(self, name: str, arguments: JsonObject) -> JsonObject:
+        return {"function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+class TestAnthropic(ConverterSuite):
+    converter = AnthropicConverter()
+
+    def write_call(self, name: str, arguments: JsonObject) -> JsonObject:
+        return {"type": "tool_use", "name": name, "input": arguments}
 
 
 class TestMcp(ConverterSuite):

@@ -9,7 +9,7 @@ import click
 
 from ...hookspecs import StateUnavailable
 from ..bridge import guards_missing, lineup_for, unknown_hook_plugins
-from ..lineup import HookPlugin
+from ..lineup import HookPlugin, gaps
 from . import options
 from .output import print_json, print_table, say
 
@@ -26,7 +26,7 @@ def hooks(
     """
     settings = options.settings_from(config, state, no_hook_plugins, verbose, quiet=True)
     lineup = lineup_for(settings)
-    warnings = unknown_hook_plugins(settings, lineup)
+    warnings = [*unknown_hook_plugins(settings, lineup), *gaps(lineup)]
     missing: dict[str, str] = {}
     try:
         missing = guards_missing(settings, lineup)
