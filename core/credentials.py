@@ -51,7 +51,7 @@ def _seal(word: str, secrets: Sequence[str]) -> str:
 
 def _in_arguments(argv: Sequence[str]) -> Iterator[str]:
     """Values behind an option that tells what they are: ``--api-key VALUE``, ``--token=VALUE``, ``TOKEN=VALUE``."""
-    for option, value in zip(argv, (*argv[1:], ""), strict=True):
+    for option, value in zip_longest(argv, argv[1:], fillvalue=""):
         name, _, given = option.lstrip("-").partition("=")
         if len(name) <= 64 and telling(name):
             yield given or (value if option.startswith("-") else "")
