@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from ..hookspecs import LaunchRequest
 from .redaction import SHORTEST_SECRET, telling
