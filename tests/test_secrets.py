@@ -139,12 +139,35 @@ def files(state: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in state.rglob("*") if path.is_file() and path.name != "owner.token"}
 
 
+async def over_rest(base: str, token: str, planted: Planted) -> list[str]:
+    """Everything that the REST API tells the owner, but for what a tool itself answers."""
+    told = []
+    async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=60) as http:
+        async with http.stream("GET", "/api/events") as live:
+            failed = await http.post("/api/tools/leaky.fail/call", json={})
+            assert failed.status_code == 502
+            events = live.aiter_lines()
+            while "leaky.fail" not in (line := await anext(events)):
+                told.append(line)
+        unknown = await http.post(f"/api/tools/ghp_{planted['a name in a path']}/call", json=arguments(planted))
+        wrong = await http.get("/api/tools", headers={"Authorization": f"Bearer {planted['a wrong token']}"})
+        told += [failed.text, wrong.text, str(wrong.headers), str(failed.headers), unknown.text]
+        for path in ("/api/plugins", "/api/plugins/leaky", "/api/plugins/leaky/host", "/api/plugins/leaky/logs"):
+            told.append((await http.get(path)).text)
+        for path in ("/api/tools", "/api/tools/openapi.json", "/api/runs", "/api/status", "/readyz", "/openapi.json"):
+            told.append((await http.get(path)).text)
+        told.append((await http.get(f"/api/traces/{failed.headers['bascule-trace']}")).text)
+    return told
+
+
 @pytest.mark.req("N6.3")
 @pytest.mark.req("N6.4")
 @pytest.mark.req("N6.10")
 async def test_planted_secrets_are_found_nowhere(settings: Settings, leaky, planted, caplog):
     caplog.set_level(logging.DEBUG)
-    settings = settings.with_(plugins={"sse_server": {"port": (port := free_port()), "tokens": True}})
+    rest_port = free_port()
+    sections = {"sse_server": {"port": (port := free_port()), "tokens": True}, "quart_api": {"port": rest_port}}
+    settings = settings.with_(plugins=sections, launcher="local")
     assert settings.state is not None
     told: list[object] = []
     async with Bridge(settings) as bridge, bridge.events() as events, bridge.serve():
@@ -177,9 +200,11 @@ async def test_planted_secrets_are_found_nowhere(settings: Settings, leaky, plan
             gone = await client.call("leaky.die")
             assert gone["isError"]
             assert not planted.found_in(json.dumps(gone))
+        await bridge.plugins.restart("leaky")
+        told += await over_rest(f"http://127.0.0.1:{rest_port}", planted["the owner's token"], planted)
         async with bridge.run("agent", purpose=f"use password={planted['a purpose']}") as run:
             with pytest.raises(CallError):
-                await run.call("leaky.give", arguments(planted))
+                await run.call("leaky.die", arguments(planted))
         assert len(planted) >= 15
         for place, kept in (await everything(bridge, settings.state)).items():
             assert not planted.found_in(kept), place
