@@ -49,7 +49,8 @@ class CommandView:
 class ToolApproval:
     """One tool as its server lists it. ``state`` is ``new``, ``approved``, ``changed`` or ``missing``.
 
-    ``sha256`` is the digest of its whole definition; ``difference`` says in words what is not as it was approved.
+    ``sha256`` is the digest of its whole definition; ``difference`` says in words what is not as it was approved,
+    ``flags`` what of its texts should be looked at twice: phrases that read like instructions to a model.
     """
 
     name: str
@@ -61,6 +62,7 @@ class ToolApproval:
     confirm: bool = False
     groups: tuple[str, ...] = ()
     difference: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ def _tool(tool: ToolApproval) -> None:
     say(f"{tool.name}  ({tool.state}; {about})", fg=None if tool.state == "approved" else "yellow")
     _row("", f"sha256 {tool.sha256}")
     _row("", quoted(tool.description))
+    for flag in tool.flags:
+        say(f"   look at   {flag}", fg="yellow")
     _difference(tool.difference)
 
 

@@ -27,6 +27,7 @@ from ...hookspecs import (
     ToolResult,
     TrustApprovalRequired,
 )
+from .. import hygiene
 from ..admission import Admission
 from ..hosting import Host
 from ..manifest import Manifest
@@ -253,7 +254,7 @@ class Approving:
             tools=tools,
             instructions=None if listed is None else listed.instructions,
             difference=difference + said,
-            warnings=look.warnings,
+            warnings=(*look.warnings, *_about_instructions(listed)),
             approved_at=None if approval is None else _moment(approval.approved_at),
         )
 
@@ -297,6 +298,7 @@ class Approving:
             confirm=tool.confirm,
             groups=tuple(sorted(tool.groups)),
             difference=difference,
+            flags=tuple(hygiene.flags_of(tool)),
         )
 
 
@@ -336,6 +338,17 @@ def _command(look: Look) -> CommandView | None:
         declared=tuple(sorted(request.env)),
         passed=tuple(sorted(request.pass_env)),
     )
+
+
+def _about_instructions(listed: Pins | None) -> list[str]:
+    """What an approver should know of the server's instructions; no client is given them."""
+    if listed is None or not listed.instructions:
+        return []
+    fault = hygiene.fault_of(listed.instructions, hygiene.DESCRIPTION_LENGTH)
+    hidden = [] if fault is None else [f"what the server says of itself {fault}"]
+    return hidden + [
+        f"what the server says of itself: {flag}" for flag in hygiene.flags_in({"instructions": listed.instructions})
+    ]
 
 
 def _said(approval: Approval | None, listed: Pins | None) -> tuple[str, ...]:
