@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import site
 import subprocess
 import sys
-import sysconfig
-import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_environment import FreshEnvironment
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
@@ -85,32 +83,6 @@ def tcp_plugin(tmp_path: Path) -> Iterator[Path]:
         manifest = (TCP_ECHO / "plugin.yaml").read_text(encoding="utf-8")
         (folder / "plugin.yaml").write_text(manifest.replace("port: 7071", f"port: {port}"), encoding="utf-8")
         yield folder
-
-
-class FreshEnvironment:
-    """A new virtual environment with a pip of its own, in which Bascule and what it needs are there already.
-
-    They are those of the environment that runs the tests, lent by a ``.pth`` file: a second install of thirty
-    distributions would prove nothing about the stranger's, take minutes and need a network. ``site.addsitedir`` in
-    it, not a plain path, so that an editable Bascule is found, too. The stranger's distribution is built by its own
-    build backend and installed by pip, which meets its ``dependencies`` with what is lent.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True)
-        variables = {"base": str(folder), "platbase": str(folder)}
-        self.python = Path(sysconfig.get_path("scripts", "venv", variables)) / "python"
-        lent = [sysconfig.get_path("purelib"), *([] if sys.prefix != sys.base_prefix else site.getsitepackages())]
-        code = "; ".join(["import site", *(f"site.addsitedir({place!r})" for place in dict.fromkeys(lent))])
-        (Path(sysconfig.get_path("purelib", "venv", variables)) / "lent.pth").write_text(f"{code}\n")
-
-    def pip(self, *arguments: str | Path, env: dict[str, str]) -> None:
-        options = ("--quiet", "--no-index", "--disable-pip-version-check", "--no-input")
-        command = [self.python, "-m", "pip", arguments[0], *arguments[1:]]
-        if arguments[0] == "install":
-            command[4:4] = [*options, "--no-build-isolation"]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -17,16 +17,20 @@ from __future__ import annotations
 
 try:
     from .client_transports import ClientTransportSuite
+    from .clients import Answer, Client, McpClient, mcp_over_stream
     from .converters import ConverterSuite
     from .faults import Fault, NotApplicable
     from .guards import ExposurePolicySuite, PermissionCheckSuite
     from .peers import LinesOfChild, LinesOverTcp, LinesOverUnix, Peer, PeerEnd, RawEnd
     from .reporting import pytest_terminal_summary
+    from .server_transports import ServerTransportSuite, free_port
     from .suite import faults
 except ModuleNotFoundError as _error:
     raise ImportError(f"the conformance kit needs {_error.name}: pip install 'bascule[kit]'") from _error
 
 __all__ = [
+    "Answer",
+    "Client",
     "ClientTransportSuite",
     "ConverterSuite",
     "ExposurePolicySuite",
@@ -34,11 +38,15 @@ __all__ = [
     "LinesOfChild",
     "LinesOverTcp",
     "LinesOverUnix",
+    "McpClient",
     "NotApplicable",
     "Peer",
     "PeerEnd",
     "PermissionCheckSuite",
     "RawEnd",
+    "ServerTransportSuite",
     "faults",
+    "free_port",
+    "mcp_over_stream",
     "pytest_terminal_summary",
 ]

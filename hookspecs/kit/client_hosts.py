@@ -39,10 +39,16 @@ def _returning(offer: Any) -> Any:
 @asynccontextmanager
 async def bridged(folder: Path, *plugins: Path, sections: Any = None, **offers: Any) -> AsyncIterator[Bridge]:
     """A bridge with a state of its own, on which ``offers`` (by family) are there beside what is installed."""
-    from ...core.bridge import Bridge
+    from ...core.bridge import Bridge, lineup_for
 
-    settings = Bridge().settings.with_(
+    plain = Bridge().settings
+    ways_in = [
+        plugin.name for plugin in lineup_for(plain).hook_plugins if plugin.offers.get("bascule_server_transports")
+    ]
+    settings = plain.with_(
+        disabled_hook_plugins=tuple(ways_in),
         environment="development",
+        launcher="local",
         state=folder / "state",
         executables={"python3": Path(sys.executable)},
         plugins=sections or {},

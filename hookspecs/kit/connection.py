@@ -173,16 +173,20 @@ class Opened(Connection):
         """Let the server say ``messages`` (by ``sending``), and compare what the transport hands over."""
         collector = Collector(self.channel)
         work = asyncio.ensure_future(sending)
-        await self._come(collector, len(messages), messages[-1])
+        await self._come(collector, len(messages), messages[-1], work)
         await asyncio.wait({work}, timeout=self._seconds)
+        if work.done():
+            work.result()  # the peer's own trouble
         work.cancel()
         if collector.error is not None and len(collector.messages) < len(messages):
             raise Fault(f"reading breaks off with {words(collector.error)} after {len(collector.messages)} messages")
         compare(messages, collector.messages)
         await collector.stop(self._seconds)
 
-    async def _come(self, collector: Collector, count: int, last: bytes) -> None:
+    async def _come(self, collector: Collector, count: int, last: bytes, work: asyncio.Future[Any]) -> None:
         def enough() -> bool:
+            if work.done() and work.exception() is not None:
+                return True
             return collector.over or len(collector.messages) >= count or last in _texts(collector.messages[-3:])
 
         with suppress(Fault):

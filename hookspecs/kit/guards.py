@@ -103,7 +103,7 @@ class PermissionCheckSuite(Suite):
                 )
 
     @check
-    async def test_a_hundred_calls_at_once_get_their_own_answers(self, folder: Path) -> None:
+    async def test_calls_at_once_get_their_own_answers(self, folder: Path) -> None:
         case = next(iter((*self.denies, *self.allows)), _plain())
         first = await self._answer(case)
         answers = await asyncio.gather(*(self._answer(case) for _ in range(20)))

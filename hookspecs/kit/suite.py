@@ -44,14 +44,19 @@ def check(scenario: Callable[[Any, Path], Any]) -> Callable[[Any], None]:
         __tracebackhide__ = True
         count, held = SUBJECTS.get(_subject(self), (0, 0))
         SUBJECTS[_subject(self)] = count + 1, held
+        told = reason = ""
         try:
             run(self, scenario)
             SUBJECTS[_subject(self)] = count + 1, held + 1
         except Fault as fault:
-            pytest.fail(f"{_subject(self)}: {fault}", pytrace=False)
-        except NotApplicable as reason:
+            told = f"{_subject(self)}: {fault}"
+        except NotApplicable as why:
             SUBJECTS[_subject(self)] = count, held
-            pytest.skip(str(reason))
+            reason = str(why)
+        if told:  # outside of the handler: no one needs two tracebacks
+            pytest.fail(told, pytrace=False)
+        if reason:
+            pytest.skip(reason)
 
     test.__name__ = scenario.__name__
     test.__doc__ = scenario.__doc__

@@ -212,16 +212,19 @@ class _Watchdog:
         answered = threading.Event()
         answered.set()
         stuck = 0
+        callback: FrameType | None = None
         while not self._over.wait(_BEAT_SECONDS):
             if answered.is_set():
                 answered.clear()
-                stuck = 0
+                stuck, callback = 0, None
                 with suppress(RuntimeError):  # it is closed
                     self._loop.call_soon_threadsafe(answered.set)
                 continue
             frame = sys._current_frames().get(self._watched)
             if frame is None or _imports(frame):
                 continue
+            if (running := _callback(frame)) is not callback:  # many short ones are no fault
+                stuck, callback = 0, running
             stuck += 1
             if stuck == _STUCK and self.found is None:
                 self.found = f"it blocks the event loop: everything waits for {_place(frame)}"
@@ -237,6 +240,14 @@ def _imports(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _callback(frame: FrameType) -> FrameType | None:
+    """The loop's own frame that runs the callback in which ``frame`` stands: another one for each."""
+    at: FrameType | None = frame
+    while at is not None and at.f_code.co_qualname != "Handle._run":
+        at = at.f_back
+    return at
 
 
 def _place(frame: FrameType) -> str:
