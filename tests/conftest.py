@@ -48,13 +48,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
 
     async def scenario() -> None:
-        async with asyncio.timeout(_TEST_SECONDS):
+        async with asyncio.timeout(_seconds_of(pyfuncitem)):
             await pyfuncitem.obj(**arguments)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"tasks left behind: {left}"
 
     asyncio.run(scenario())
     return True
+
+
+def _seconds_of(item: pytest.Function) -> float:
+    """A test that is marked to take longer may."""
+    marker = item.get_closest_marker("timeout")
+    return max(_TEST_SECONDS, float(marker.args[0]) - 20 if marker and marker.args else 0)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:

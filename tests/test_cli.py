@@ -96,15 +96,32 @@ def test_demo_shows_the_whole_chain(bascule):
     places = [shown.out.index(words) for words in ("1. Host", "2. Its tools", "3. Call", "4. What the trace says")]
     assert places == sorted(places)
     assert "allow: notes.read is granted (grants)" in shown.out
-    assert shown.err.startswith("--dev: ")
-    assert len(shown.err.splitlines()) == 1
+    _told_how_it_was_kept(shown.err)
 
 
 def test_demo_for_programs_is_one_document(bascule):
     shown = bascule("demo", "--json")
     assert set(shown.json) == {"tools", "result", "trace"}
     assert shown.json["result"]["output"]["message"].startswith("Hello")
-    assert shown.err.startswith("--dev: ")
+    _told_how_it_was_kept(shown.err)
+
+
+def _told_how_it_was_kept(err: str) -> None:
+    """In a sandbox, or without one and then as with --dev."""
+    first, *more = err.splitlines()
+    if "isolation" in first:
+        assert first.startswith("demo: mcp-fixture is Bascule's own: approved for you, isolation ")
+        assert more == []
+    else:
+        assert first.startswith("demo: no sandbox here: ")
+        assert [line[:7] for line in more] == ["--dev: "]
+
+
+def test_demo_without_a_sandbox_says_so_and_runs_as_a_trial(bascule):
+    bascule.settings("launcher: local\n")
+    shown = bascule("demo")
+    assert shown.code == 0
+    assert shown.err.startswith("demo: no sandbox here: the launcher 'local' isolates nothing\n--dev: ")
 
 
 @pytest.mark.req("N3.5")
@@ -513,7 +530,7 @@ def unread() -> Iterator[int]:
 def test_a_reader_that_left_is_no_error(bascule, echo, unread, arguments):
     shown = bascule(*(echo if word == "ECHO" else word for word in arguments), stdout=unread)
     assert shown.code == 0
-    assert all(line.startswith("--dev: ") for line in shown.err.splitlines())
+    assert all(line.startswith(("--dev: ", "demo: ")) for line in shown.err.splitlines())
 
 
 def test_the_first_line_is_all_that_head_wants(bascule, dev):

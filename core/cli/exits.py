@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...hookspecs.errors import (
+    ApprovalOutdated,
     BasculeError,
     BridgeUnreachable,
     DirectoryForbidden,
@@ -44,6 +45,7 @@ TERMINATED = 143
 
 _BY_ERROR: tuple[tuple[type[BasculeError], int], ...] = (
     (TrustApprovalRequired, REFUSED),
+    (ApprovalOutdated, REFUSED),
     (PluginPermissionRequired, REFUSED),
     (ToolPermissionDenied, REFUSED),
     (ToolConfirmationUnavailable, REFUSED),
