@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from ...hookspecs import ApprovalState, ApprovalView, PluginNotFound
-from ..bridge import Bridge, lineup_for, state_directory
+from ...hookspecs import ApprovalState, ApprovalView
+from ..bridge import lineup_for
 from ..manifest import load_manifest
-from ..settings import Settings
-from ..store import Store
 from ..trust import listing as signed_listing
 from ..trust import read_plugin
-from . import options
+from . import options, reach
+from .desk import Desk, desk_for
 from .exits import REFUSED
 from .output import out, print_json, say
-from .running import run
+from .reach import Reach
 from .shown import show_command, show_difference, show_tools
 
 
@@ -29,12 +27,15 @@ from .shown import show_command, show_difference, show_tools
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only this tool, out of quarantine; repeatable.")
 @click.option("--yes", is_flag=True, help="Answer both questions with yes; what they are about is still printed.")
 @click.option("--unsandboxed", is_flag=True, help="Yes also to a server that is isolated from nothing.")
+@reach.options
 @options.common
 def approve(
     plugin: str,
     tools: tuple[str, ...],
     yes: bool,
     unsandboxed: bool,
+    url: str | None,
+    token: str | None,
     config: Path | None,
     state: Path | None,
     no_hook_plugins: tuple[str, ...],
@@ -51,16 +52,19 @@ def approve(
     \b
     bascule approve notes
     """
-    settings = options.settings_from(config, state, no_hook_plugins, verbose)
+    target = Reach(options.settings_from(config, state, no_hook_plugins, verbose), url, token)
     answers = _Answers(yes, unsandboxed, as_json)
-    return run(_approve(settings, plugin, tools or None, answers))
+    return _approve(desk_for(target, plugin), tools or None, answers)
 
 
 @click.command()
 @click.argument("plugin", metavar="ID")
+@reach.options
 @options.common
 def diff(
     plugin: str,
+    url: str | None,
+    token: str | None,
     config: Path | None,
     state: Path | None,
     no_hook_plugins: tuple[str, ...],
@@ -72,8 +76,8 @@ def diff(
     \b
     bascule diff notes
     """
-    settings = options.settings_from(config, state, no_hook_plugins, verbose)
-    view = run(_view(settings, plugin))
+    target = Reach(options.settings_from(config, state, no_hook_plugins, verbose), url, token)
+    view = desk_for(target, plugin).view()
     if as_json:
         print_json(asdict(view))
     else:
@@ -108,31 +112,6 @@ def listing(
     else:
         out().write(signed_listing(entries).decode("ascii"))
     return 0
-
-
-async def _view(settings: Settings, plugin: str) -> ApprovalView:
-    async with _at(settings, plugin) as (bridge, name):
-        return await bridge.plugins.approval(name)
-
-
-@asynccontextmanager
-async def _at(settings: Settings, plugin: str) -> AsyncIterator[tuple[Bridge, str]]:
-    """A bridge that has this one plugin and starts nothing of its own accord."""
-    place = _place(settings, plugin)
-    async with Bridge(settings, remember=False) as bridge:
-        view = await bridge.plugins.install(place, keep=False)
-        yield bridge, view.plugin_id
-
-
-def _place(settings: Settings, plugin: str) -> Path:
-    """The directory of an installed plugin, by its id, or of one that is not installed."""
-    with Store.open(state_directory(settings)) as store:
-        for record in store.load_plugins():
-            if record.plugin_id == plugin:
-                return record.directory
-    if Path(plugin).is_dir():
-        return Path(plugin)
-    raise PluginNotFound(f"no plugin {plugin!r} is installed", hint="a directory with a plugin.yaml may be given, too")
 
 
 class _Answers:
@@ -170,35 +149,24 @@ class _Answers:
         return REFUSED if view.pending else 0
 
 
-async def _approve(settings: Settings, plugin: str, tools: tuple[str, ...] | None, answers: _Answers) -> int:
-    async with _at(settings, plugin) as (bridge, name):
-        plugins = bridge.plugins
-        view = await plugins.approval(name)
-        if view.state in (ApprovalState.NONE, ApprovalState.CHANGED):
-            answers.show(show_command, view)
-            if not answers.ask("May this run? It is started once now, without grants and calls, to see its tools."):
-                return answers.end(view)
-            view = await plugins.approve(name, view.digest, unsandboxed=answers.unsandboxed(view))
-            if view.source.get("fetched"):
-                answers.show(show_command, view)  # what was fetched, and what of it is started
-        elif view.state is ApprovalState.COMPLETE:
-            await plugins.relist(name)
-            view = await plugins.approval(name)
-        return await _approve_tools(bridge, settings, view, tools, answers)
-
-
-async def _approve_tools(
-    bridge: Bridge, settings: Settings, view: ApprovalView, tools: tuple[str, ...] | None, answers: _Answers
-) -> int:
+def _approve(desk: Desk, tools: tuple[str, ...] | None, answers: _Answers) -> int:
+    view = desk.view()
+    if view.state in (ApprovalState.NONE, ApprovalState.CHANGED):
+        answers.show(show_command, view)
+        if not answers.ask("May this run? It is started once now, without grants and calls, to see its tools."):
+            return answers.end(view)
+        view = desk.approve(view.digest, unsandboxed=answers.unsandboxed(view))
+        if view.source.get("fetched"):
+            answers.show(show_command, view)  # what was fetched, and what of it is started
+    elif view.state is ApprovalState.COMPLETE:
+        view = desk.relisted()
     answers.show(show_tools, view)
     first = view.state is ApprovalState.COMMAND
     question = "May these tools be called, with these permissions?" if first else "Let these out of quarantine?"
     if not view.pending or not answers.ask(question):
         return answers.end(view)
-    view = await bridge.plugins.approve(view.plugin_id, view.digest, tools=tools)
-    if first and settings.approvals is None:  # a reviewed file grants what it shows
-        with Store.open(state_directory(settings)) as store:
-            directory = bridge.plugins.get(view.plugin_id).directory
-            store.set_grants(view.plugin_id, directory, view.manifest, view.permissions)
+    view = desk.approve(view.digest, tools=tools)
+    if first:
+        desk.grant(view)
     answers.show(lambda view: say(f"\n{view.plugin_id}: yes was said", fg="green"), view)
     return answers.end(view)
