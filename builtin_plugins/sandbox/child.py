@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -132,11 +132,16 @@ class SupervisedChild:
 
 def as_file(content: bytes) -> int:
     """Put ``content`` into a file without a name; return its descriptor, at the beginning."""
-    fd = os.memfd_create("bascule")
+    fd = os.memfd_create("bascule") if hasattr(os, "memfd_create") else _temporary()
     with os.fdopen(os.dup(fd), "wb") as file:
         file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def _temporary() -> int:
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 async def supervise(plan: LaunchPlan, orders: Orders, leaf: Leaf | None = None) -> SupervisedChild:
@@ -175,8 +180,3 @@ async def supervise(plan: LaunchPlan, orders: Orders, leaf: Leaf | None = None) 
         for fd in passed:
             os.close(fd)
     return SupervisedChild(transport, protocol, control, leaf)
-
-
-def exit_signal(code: int) -> signal.Signals | None:
-    """The signal that ended a process with this return code, if one did."""
-    return signal.Signals(-code) if code < 0 else None

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 _SET_PDEATHSIG, _SET_SECCOMP, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 22, 36, 38
 _SECCOMP_MODE_FILTER = 2
+_ON_LINUX = sys.platform == "linux"
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PATH_BENEATH = 1
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -38,7 +39,8 @@ def main(control: int, specification: int) -> NoReturn:
     with os.fdopen(specification, "rb") as file:
         spec = json.load(file)
     os.set_inheritable(control, False)
-    _prctl(_SET_SUBREAPER, 1)
+    if _ON_LINUX:
+        _prctl(_SET_SUBREAPER, 1)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -50,7 +52,10 @@ def main(control: int, specification: int) -> NoReturn:
         _become(spec)
     _let_go(spec)
     status = _watch(child, control, woken, spec["inner"])
-    _end_all()
+    if _ON_LINUX:
+        _end_all()
+    else:
+        _signal_group(child, signal.SIGKILL)
     _end_as(status, spec["inner"])
 
 
@@ -65,14 +70,16 @@ def _become(spec: dict[str, Any]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         _enter_cgroup(spec.get("cgroup"))
-        _prefer_for_the_killer()
+        if _ON_LINUX:
+            _prefer_for_the_killer()
         for name, value in spec["limits"].items():
             _limit(getattr(resource, name), value)
         for fd in spec["keep"]:
             os.set_inheritable(fd, True)
         if spec.get("confine") is not None:
             _confine(spec["confine"])
-        _prctl(_SET_PDEATHSIG, signal.SIGKILL)  # after the change of uid, which clears it
+        if _ON_LINUX:
+            _prctl(_SET_PDEATHSIG, signal.SIGKILL)  # after the change of uid, which clears it
         os.chdir(spec["cwd"])
         os.execve(spec["executable"], spec["argv"], spec["env"])  # noqa: S606 - there is no shell
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not go on as the supervisor
@@ -173,7 +180,7 @@ def _watch(child: int, control: int, woken: int, inner: int) -> int | None:
             if fd == control:
                 if not os.read(control, 1):
                     return None
-                _ask_to_end(inner)
+                _ask_to_end(child, inner)
             else:
                 os.read(woken, 4096)
         status = _reap(child)
@@ -195,8 +202,11 @@ def _reap(child: int) -> int | None:
             found = status
 
 
-def _ask_to_end(inner: int) -> None:
+def _ask_to_end(child: int, inner: int) -> None:
     """Send SIGTERM to the server's processes; the first ``inner`` generations are the sandbox's own."""
+    if not _ON_LINUX:
+        _signal_group(child, signal.SIGTERM)
+        return
     for generation, pids in enumerate(_generations()):
         if generation >= inner:
             for pid in pids:
@@ -225,6 +235,12 @@ def _end_all() -> None:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    """Where the system names no children: whoever left the session is missed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
 def _generations() -> list[list[int]]:
