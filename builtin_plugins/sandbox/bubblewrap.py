@@ -114,9 +114,8 @@ def _system(network: Network) -> list[str]:
         elif os.path.isdir(directory):
             argv += ["--ro-bind", directory, directory]
     wanted = places.SETTINGS + (places.SETTINGS_OF_NETWORK if network is Network.ANY else ())
-    for path in wanted:
-        if os.path.exists(path):
-            argv += ["--ro-bind", os.path.realpath(path), path]
+    for path in filter(os.path.exists, wanted):
+        argv += [*_way_to(Path(path), Path("/")), "--ro-bind", os.path.realpath(path), path]
     argv += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", _TMP_BYTES]
     argv += ["--tmpfs", "/dev/shm"]  # noqa: S108 - the sandbox's own
     return [*argv, "--perms", "1777", "--size", _TMP_BYTES, "--tmpfs", "/tmp"]  # noqa: S108 - the sandbox's own
