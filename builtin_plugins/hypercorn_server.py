@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,8 +44,9 @@ class HypercornServer:
             connections.add(task)
             task.add_done_callback(connections.discard)
             source = _Reader(reader)
-            source.connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), writer)
-            await source.connection
+            connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), writer)
+            source.idle = connection.idle_task = cast(Any, _IdleTask(connection.idle_task))
+            await connection
 
         # it closes the socket that it is given, and the core closes its own
         listener = await asyncio.start_server(connected, sock=sock.dup(), backlog=_BACKLOG)
@@ -69,10 +70,29 @@ class HypercornServer:
         return config
 
 
+class _IdleTask:
+    """The task in which a connection waits for the next request: it is not begun again once the client has left."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._over = False
+
+    async def restart(self, task_group: Any, action: Callable[[], Any]) -> None:
+        if not self._over:
+            await self._task.restart(task_group, action)
+
+    async def stop(self) -> None:
+        await self._task.stop()
+
+    async def end(self) -> None:
+        self._over = True
+        await self._task.stop()
+
+
 class _Reader:
     """What Hypercorn reads from: at the client's end its idle connection is no longer waited for."""
 
-    connection: Any
+    idle: _IdleTask
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -84,10 +104,10 @@ class _Reader:
         try:
             data = await self._reader.read(most)
         except OSError:
-            await self.connection.idle_task.stop()
+            await self.idle.end()
             raise
         if not data:
-            await self.connection.idle_task.stop()
+            await self.idle.end()
         return data
 
 

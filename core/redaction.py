@@ -15,8 +15,8 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -27,12 +27,11 @@ REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 """Shorter values are not looked for: they would stand in innocent text too often."""
 
-# Each alternative begins with one letter, a rare one, of what it hints at: that is what makes the search fast.
-_HINTS = re.compile(
-    r"k(?:[eE][yYnN]|[iI][eE]|-|_live_|_test_)|K(?:[eE][yYnN]|[iI][eE]|IA)"  # key, token, cookie; sk-, sk_live_, AKIA
-    r"|w(?:[oO][rR])?[dD]|W(?:[oO][rR])?[dD]|p[aA][sS][sS]|P[aA][sS][sS]"  # password, pwd, pass
-    r"|c[rR][eE][dDtT]|C[rR][eE][dDtT]|u[tT][hH]|U[tT][hH]"  # credential, secret, auth
-    r"|SIA|_(?:(?<=gh[pousr]_)|pat_|(?<=bascule_)|(?<=npm_)|(?<=hf_))|(?<=glp)at-|xox|za(?<=AIza)|J(?<=eyJ)|bear|Bear|@"
+# Without looking back, so that the engine which needs a thirtieth of re's time can search for it; it may find too much.
+_HINTS = (
+    r"[kK][eE][yYnN]|[kK][iI][eE]|k-|k_live_|k_test_"  # key, token, cookie; sk-, sk_live_
+    r"|[wW](?:[oO][rR])?[dD]|[pP][aA][sS][sS]|[cC][rR][eE][dDtT]|[uU][tT][hH]"  # password; secret, auth
+    r"|A[KS]IA|gh[pousr]_|_pat_|bascule_|npm_|hf_|glpat-|xox|AIza|eyJ|[bB]ear|@"
 )
 
 # What must stand in a text for the pattern to be tried; a group 1 stays. In JSON that was cut off, a backslash and a
@@ -107,7 +106,7 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return ``text`` without its secrets; what was JSON is still JSON."""
-        if _HINTS.search(text) is None and not self._may_hold_known(text):
+        if not _hints(text) and not self._may_hold_known(text):
             return text
         return self._as_json(text) or self._as_text(text)
 
@@ -161,6 +160,22 @@ class Redactor:
             if needle in text:
                 text = re.sub(shape, rf"\1{REDACTED}", text)
         return _ASSIGNED.sub(rf"\1{REDACTED}", text) if "=" in text or ":" in text else text
+
+
+def _hints(text: str) -> bool:
+    """Whether a closer look is worth its time."""
+    try:
+        return _search()(text)
+    except ValueError:  # not fit for UTF-8
+        return True
+
+
+@cache
+def _search() -> Callable[[str], bool]:
+    from .contracts.compiled import MAX_PROGRAM, matches  # loaded with the first text, not with the command line
+
+    pattern = re.compile(_HINTS)
+    return matches(_HINTS, MAX_PROGRAM) or (lambda text: pattern.search(text) is not None)
 
 
 @lru_cache(maxsize=4_096)

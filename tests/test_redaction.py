@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bascule.core import redaction
+from bascule.core.contracts import compiled
 from bascule.core.redaction import REDACTED, Redactor
 
 KNOWN = "s3cr3t/v+lue of Ann"
@@ -25,6 +27,19 @@ def dumps(value: object) -> str:
 
 def redact(value: object, *secrets: str) -> object:
     return json.loads(Redactor(secrets).redact(dumps(value)))
+
+
+def test_without_the_fast_engine_the_same_is_found(monkeypatch):
+    """On a platform that lacks it, Python's own search decides which texts are looked at."""
+    texts = [dumps({"a": each}) for each in ("nothing", f"Bearer {JWT}", AWS, PEM, "x@y", "ghp_" + "a" * 36)]
+    texts.append(dumps({"password": "x"}))
+    quick = [Redactor().redact(text) for text in texts]
+    monkeypatch.setattr(compiled, "engine", lambda: None)
+    redaction._search.cache_clear()
+    try:
+        assert [Redactor().redact(text) for text in texts] == quick
+    finally:
+        redaction._search.cache_clear()
 
 
 # --- by name ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 what comes in             what it means
 ========================  ==========================================================================
 answer to an open id      ``Response`` or ``ErrorResponse``; the id is closed
-answer to a cancelled id  dropped, for the last 256 of them (2025-11-25, basic/utilities/cancellation)
+answer to a cancelled id  dropped, for the last 32,768 of them (2025-11-25, basic/utilities/cancellation)
 answer to any other id    fault
 progress for an open id   ``Progressed``; for any other token: dropped
 message (logging)         ``Logged``
@@ -42,7 +42,9 @@ from ..jsonrpc import (
     encode_result,
 )
 
-_CANCELLED_KEPT = 256
+_CANCELLED_KEPT = 32_768
+"""More than wait for a server at once: its queue's 4 MiB hold fewer calls. A client that leaves many slow calls behind
+must not make their late answers a fault, which ends the plugin for everyone."""
 
 
 @dataclass(frozen=True, slots=True)
