@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -171,3 +173,24 @@ def test_what_is_pasted_names_the_owners_token(tmp_path):
     assert shown.url == "http://[::1]:9000"
     assert str(tmp_path / "owner.token") in shown.paste["curl"]
     assert json.dumps(dict(shown.paste))
+
+
+@pytest.mark.req("D4")
+def test_a_command_that_serves_nothing_does_without_the_framework():
+    """The hook plugin is loaded for every command; what it serves with is not."""
+    code = (
+        "import sys\n"
+        "from bascule.core.bridge import lineup_for\n"
+        "from bascule.core.settings import Settings\n"
+        "assert 'rest' in lineup_for(Settings()).server_transports\n"
+        "print(*({'quart', 'werkzeug', 'flask', 'jinja2'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, ""), run.stderr
+
+
+async def test_without_this_hook_plugin_nothing_of_it_is_there(settings, http_server):
+    use = settings.with_(http_server=http_server, disabled_hook_plugins=("quart_api", "sse_server"))
+    async with Bridge(use, remember=False) as bridge, bridge.serve() as opened:
+        assert "rest" not in bridge.lineup.server_transports
+        assert opened == []

@@ -18,7 +18,7 @@ from bascule import hookspecs
 from bascule.builtin_plugins.quart_api import RestSettings
 from bascule.builtin_plugins.quart_api.app import OPERATIONS
 from bascule.builtin_plugins.quart_api.openapi import api_document
-from bascule.builtin_plugins.quart_api.tools import CALL_ERRORS
+from bascule.builtin_plugins.quart_api.tool_document import CALL_ERRORS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 ROW = re.compile(r"^\| `(GET|POST|PUT|DELETE) (/\S*)` \| (.*?) \| (.+?) \|$", re.MULTILINE)
@@ -119,6 +119,17 @@ async def test_what_is_answered_fits_what_is_documented(settings, http_server, e
             content = DOCUMENT["paths"][operation.path]["get"]["responses"]["200"]["content"]["application/json"]
             schema = {**content["schema"], "components": DOCUMENT["components"]}
             jsonschema.Draft202012Validator(schema).validate(answer)
+
+
+async def test_the_tools_document_is_that_of_the_moment(settings, http_server, echo):
+    async with serve_rest(settings, http_server, echo) as api:
+        path = "/api/tools/openapi.json"
+        first = await api.http.get(path)
+        assert (await api.http.get(path)).content == first.content
+        await api.ask("POST", "/api/plugins/mcp-fixture/disable")
+        assert (await api.ask("GET", path))["paths"] == {}
+        await api.ask("POST", "/api/plugins/mcp-fixture/enable")
+        assert (await api.http.get(path)).content == first.content
 
 
 # --- the page for people ----------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ async def test_runs_are_read_page_by_page(settings, http_server):
         ({}, "/agent"),
         ({"agent": ""}, "/agent"),
         ({"agent": "x" * 201}, "/agent"),
+        ({"agent": "a\0"}, "/agent"),
+        ({"agent": "a\u202e"}, "/agent"),
         ({"agent": 1}, "/agent"),
         ({"agent": "a", "purpose": 1}, "/purpose"),
         ({"agent": "a", "state": "x"}, "/state"),

@@ -11,7 +11,6 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from bascule.builtin_plugins.quart_api.embedding import embed
 from bascule.builtin_plugins.quart_api.tool_document import tool_document
-from bascule.builtin_plugins.quart_api.tools import CALL_ERRORS
 from bascule.core.contracts import compile as compiled
 from bascule.hookspecs import ToolDefinition
 
@@ -135,7 +134,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
 
 def document_of(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
     tool = ToolDefinition("p.t", "does it", schema, plugin_id="p", remote_name="t", alias="p__t", **more)
-    return json.loads(json.dumps(tool_document([tool], "1", CALL_ERRORS)))
+    return json.loads(json.dumps(tool_document([tool], "1")))
 
 
 @pytest.mark.req("N5.3")

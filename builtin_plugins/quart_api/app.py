@@ -20,6 +20,7 @@ from .front import Front
 from .openapi import api_document
 from .operations import Operation, Request, Rest
 from .page import page
+from .tool_document import ToolDocuments
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,9 @@ class Unfinished:
 def build(bridge: BridgeView, roots: Sequence[Path]) -> RestApp:
     """Make the app of ``bridge``; plugins are installed from below ``roots``."""
     unfinished = Unfinished()
-    return RestApp(Front(bridge, cast("ASGIApp", _framework(Rest(bridge, roots), unfinished))), unfinished)
+    return RestApp(
+        Front(bridge, cast("ASGIApp", _framework(Rest(bridge, roots, ToolDocuments()), unfinished))), unfinished
+    )
 
 
 def _framework(rest: Rest, unfinished: Unfinished) -> Quart:

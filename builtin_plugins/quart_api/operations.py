@@ -9,13 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
 
 from ...hookspecs import BasculeError, BridgeView, Caller, Identity, RequestInvalid, RequestRefused
 from .answers import JSON, Answer
+
+if TYPE_CHECKING:
+    from .tool_document import ToolDocuments
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
@@ -36,6 +39,7 @@ class Rest:
 
     bridge: BridgeView
     roots: Sequence[Path]
+    documents: ToolDocuments
 
 
 @dataclass(frozen=True, slots=True)

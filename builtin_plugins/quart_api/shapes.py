@@ -117,7 +117,10 @@ class Readiness(Shape):
     waiting: list[str]
 
 
-_Label = Annotated[str, Field(min_length=1, max_length=200)]
+# no control characters, and none that turn the direction of what stands around them
+_Label = Annotated[
+    str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+$", min_length=1, max_length=200)
+]
 
 
 class NewRun(Body):

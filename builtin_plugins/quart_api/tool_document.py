@@ -2,23 +2,72 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
-from ...hookspecs import ToolDefinition
+from ...hookspecs import (
+    PluginHostUnavailable,
+    StateUnavailable,
+    ToolArgumentsInvalid,
+    ToolBusy,
+    ToolCallFailed,
+    ToolCallTimeout,
+    ToolConfirmationUnavailable,
+    ToolDefinition,
+    ToolNotFound,
+    ToolPermissionDenied,
+    ToolResultInvalid,
+    ToolResultTooLarge,
+)
+from .answers import encode
 from .embedding import Embedded, embed
-from .openapi import BASE, SECURITY, Error, error_responses, error_schemas, parameter, trace_header
+from .openapi import BASE, SECURITY, error_responses, error_schemas, parameter, trace_header
 from .operations import RUN_HEADER
+
+CALL_ERRORS = (
+    ToolNotFound,
+    ToolArgumentsInvalid,
+    ToolPermissionDenied,
+    ToolConfirmationUnavailable,
+    ToolBusy,
+    ToolCallFailed,
+    ToolResultTooLarge,
+    ToolResultInvalid,
+    PluginHostUnavailable,
+    ToolCallTimeout,
+    StateUnavailable,
+)
+"""What a call may fail with."""
 
 _BLOCK = {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}}
 _ANYTHING = {"anyOf": [{"type": "object"}, {"type": "array", "items": _BLOCK}]}
 """What comes of a tool that says nothing about its output: its structured content, or its content blocks."""
 
 
-def tool_document(tools: Sequence[ToolDefinition], version: str, errors: Sequence[Error]) -> dict[str, Any]:
+class ToolDocuments:
+    """Keeps the last document as JSON: with thousands of tools it takes a second to make."""
+
+    def __init__(self) -> None:
+        self._tools: tuple[ToolDefinition, ...] = ()
+        self._json = b""
+        self._lock = asyncio.Lock()
+
+    async def of(self, tools: Sequence[ToolDefinition], version: str) -> bytes:
+        """The document of ``tools``; made in a thread, by one caller at a time."""
+        async with self._lock:
+            same = len(tools) == len(self._tools) and all(map(is_, tools, self._tools))
+            if not same or not self._json:
+                self._json = await asyncio.to_thread(lambda: encode(tool_document(tools, version)))
+                self._tools = tuple(tools)
+            return self._json
+
+
+def tool_document(tools: Sequence[ToolDefinition], version: str) -> dict[str, Any]:
     """Describe ``tools``; their schemas are brought to JSON Schema 2020-12, which is OpenAPI 3.1's."""
     schemas: dict[str, Any] = error_schemas()
-    responses = error_responses(errors, with_body=True)
+    responses = error_responses(CALL_ERRORS, with_body=True)
     shared = {f"e{status}": response for status, response in responses.items()}
     paths = {}
     for tool in tools:

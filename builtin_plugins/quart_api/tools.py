@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ...hookspecs import (
     ConversionUnsupported,
-    PluginHostUnavailable,
     RequestInvalid,
-    StateUnavailable,
-    ToolArgumentsInvalid,
-    ToolBusy,
-    ToolCallFailed,
-    ToolCallTimeout,
-    ToolConfirmationUnavailable,
     ToolDefinition,
     ToolNotFound,
-    ToolPermissionDenied,
-    ToolResultInvalid,
-    ToolResultTooLarge,
 )
 from .answers import TRACE_HEADER, Answer
 from .operations import CALL, READ_OR_CALL, RUN_HEADER, Operation, Parameter, Request, Rest, operation, operations_of
 from .shapes import CallResult, Tool, Tools
-from .tool_document import tool_document
+from .tool_document import CALL_ERRORS
 
 _TAG = "tools"
 
-CALL_ERRORS = (
-    ToolNotFound,
-    ToolArgumentsInvalid,
-    ToolPermissionDenied,
-    ToolConfirmationUnavailable,
-    ToolBusy,
-    ToolCallFailed,
-    ToolResultTooLarge,
-    ToolResultInvalid,
-    PluginHostUnavailable,
-    ToolCallTimeout,
-    StateUnavailable,
-)
 
 _FORMAT = Parameter("format", "a dialect: describe the tools so", {"type": "string"})
 _GROUP = Parameter("group", "only tools of this group", {"type": "string"})
@@ -81,7 +57,7 @@ async def get_tool_document(rest: Rest, request: Request) -> Answer:
     Any OpenAPI client can use the tools by it: `POST /tools/{alias}` answers the bare output.
     """
     tools = await rest.bridge.gateway.tools(request.caller)
-    return Answer(await asyncio.to_thread(tool_document, tools, rest.bridge.status().version, CALL_ERRORS))
+    return Answer(await rest.documents.of(tools, rest.bridge.status().version))
 
 
 @operation("GET", "/api/tools/{name}", _TAG, READ_OR_CALL, answers=Tool, errors=(ToolNotFound,))
