@@ -229,3 +229,27 @@ async def test_logs_are_for_administrators_and_stand_nowhere_else(settings, http
             problem(await api.http.get(path, headers=api.token(scope, scope)), 403, "SCOPE_REQUIRED")
         shown = await api.http.get(f"/api/plugins/{view.plugin_id}")
         assert not [line for line in text.splitlines() if line.strip() and line in shown.text]
+
+
+@pytest.mark.req("N6.9", "N6.10")
+async def test_outside_development_a_plugin_runs_after_two_yeses(settings, http_server, plugin_copy, echo):
+    folder = plugin_copy(echo)
+    use = settings.with_(environment="production", launcher="local")
+    async with serve_rest(use, http_server, roots=[folder], remember=True) as api:
+        await api.ask("POST", "/api/plugins", 201, json={"directory": str(folder)})
+        path = "/api/plugins/mcp-fixture"
+        await api.ask("PUT", f"{path}/permissions", json={"permissions": ALL})
+        problem(await api.http.post(f"{path}/enable"), 403, "MCP_TRUST_APPROVAL_REQUIRED")
+        shown = await api.ask("GET", f"{path}/approval")
+        assert (shown["state"], shown["required"], shown["tools"]) == ("none", True, [])
+        assert shown["command"]["argv"]
+        problem(await api.http.post(f"{path}/approval", json={"digest": "x"}), 409, "PLUGIN_APPROVAL_OUTDATED")
+        problem(await api.http.post(f"{path}/approval", json={}), 422, "REQUEST_INVALID")
+        answer = {"unsandboxed": True}
+        tools = await api.ask("POST", f"{path}/approval", json={"digest": shown["digest"], **answer})
+        assert (tools["state"], len(tools["tools"])) == ("command", 6)
+        complete = await api.ask("POST", f"{path}/approval", json={"digest": tools["digest"], **answer})
+        assert complete["state"] == "complete"
+        assert (await api.ask("POST", f"{path}/enable"))["state"] == "ready"
+        for scope in ("read", "call"):
+            problem(await api.http.get(f"{path}/approval", headers=api.token(scope, scope)), 403, "SCOPE_REQUIRED")
