@@ -114,10 +114,11 @@ class Store:
         )
 
     def delete_plugin(self, plugin_id: str) -> None:
-        """Forget the plugin and what was granted to it."""
+        """Forget the plugin, and what was granted to it and approved of it."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM plugins WHERE plugin_id = ?", (plugin_id,))
             connection.execute("DELETE FROM grants WHERE plugin_id = ?", (plugin_id,))
+            connection.execute("DELETE FROM approvals WHERE plugin_id = ?", (plugin_id,))
 
     def grants(self, directory: Path, digest: str) -> frozenset[str]:
         """Return what was granted to this directory with this very manifest; a changed one has nothing (N3.5)."""

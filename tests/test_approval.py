@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
-from bascule.hookspecs import ApprovalOutdated, ApprovalState, PluginState, SettingsInvalid, TrustApprovalRequired
+from bascule.hookspecs import (
+    ApprovalOutdated,
+    ApprovalState,
+    PluginContributionInvalid,
+    PluginState,
+    SettingsInvalid,
+    TrustApprovalRequired,
+)
 
 
 @pytest.fixture
@@ -107,3 +115,53 @@ async def test_an_entry_that_nobody_could_have_approved_is_told(production, echo
     async with Bridge(production.with_(approvals=str(tmp_path / "approvals.yaml"))) as bridge:
         with pytest.raises(SettingsInvalid, match="no approval"):
             await bridge.plugins.install(echo)
+
+
+@pytest.mark.req("N6.10")
+async def test_what_is_uninstalled_is_approved_no_more(production, echo, approve):
+    async with Bridge(production) as bridge:
+        await bridge.plugins.install(echo)
+        await approve(bridge)
+        fetched = production.state / "packages" / "mcp-fixture" / "0" / "code.py"
+        fetched.parent.mkdir(parents=True)
+        fetched.write_text("")
+        await bridge.plugins.uninstall("mcp-fixture")
+        assert not fetched.parent.parent.exists()
+        await bridge.plugins.install(echo)
+        assert (await bridge.plugins.approval("mcp-fixture")).state is ApprovalState.NONE
+        with pytest.raises(TrustApprovalRequired, match="has not been approved"):
+            await bridge.plugins.enable("mcp-fixture")
+
+
+@pytest.mark.req("N6.10")
+async def test_development_asks_for_nothing_and_measures_by_the_manifest_alone(settings, variant, until):
+    async with Bridge(settings, plugins=[variant("list-changed-burst")], grant=True, remember=False) as bridge:
+        await bridge.settled()
+        view = await bridge.plugins.approval("fx-list-changed-burst")
+        assert (view.required, view.state) == (False, ApprovalState.NONE)
+        async with bridge.run("test") as run:
+            await run.call("fx-list-changed-burst.announce", {"change": True})
+        await until(lambda: bridge.plugins.get("fx-list-changed-burst").state is PluginState.ERROR, 60)
+
+
+@pytest.mark.req("N6.10", "N4.1.9")
+async def test_the_one_start_before_an_approval_demands_exactly_what_the_manifest_declares(production, variant):
+    async with Bridge(production) as bridge:
+        await bridge.plugins.install(variant("undeclared-tool"))
+        view = await bridge.plugins.approval("fx-undeclared-tool")
+        with pytest.raises(PluginContributionInvalid, match="extra"):
+            await bridge.plugins.approve("fx-undeclared-tool", view.digest, unsandboxed=True)
+        assert (await bridge.plugins.approval("fx-undeclared-tool")).state is ApprovalState.NONE
+
+
+@pytest.mark.req("N6.10")
+async def test_the_one_start_grants_calls_and_registers_nothing(production, echo):
+    async with Bridge(production) as bridge:
+        await bridge.plugins.install(echo)
+        view = await bridge.plugins.approval("mcp-fixture")
+        await bridge.plugins.approve("mcp-fixture", view.digest, unsandboxed=True)
+        after = bridge.plugins.get("mcp-fixture")
+        assert (after.granted, after.tools, after.state) == ((), (), PluginState.AWAITING_GRANTS)
+        assert psutil.Process().children(recursive=True) == []
+        with pytest.raises(ApprovalOutdated):
+            await bridge.plugins.approve("mcp-fixture", view.digest, unsandboxed=True)

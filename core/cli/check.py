@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...hookspecs import Isolation, LaunchPlan, LaunchRequest, PluginIsolationUnavailable, TrustApprovalRequired
+from ...hookspecs import (
+    Isolation,
+    LaunchPlan,
+    LaunchRequest,
+    PackageUnpinned,
+    PluginIsolationUnavailable,
+    TrustApprovalRequired,
+)
 from ..admission import requested
 from ..bridge import lineup_for, state_directory
 from ..isolation import Keepers, Keeping
@@ -18,10 +24,9 @@ from ..lineup import Lineup
 from ..manifest import Manifest, load_manifest
 from ..redaction import REDACTED, Redactor, telling
 from ..settings import Settings
+from ..trust import read_run
 from . import options
 from .output import print_json, say
-
-_PACKAGE_RUNNERS = frozenset({"npx", "uvx", "pipx", "bunx", "pnpx"})
 
 
 @click.command()
@@ -121,22 +126,14 @@ def _warnings(
         warnings.append(f"the settings let it do more than its manifest asks for: {', '.join(keeping.widened)}")
     if starts_process and keeping is not None and keeping.isolation is Isolation.NONE:
         warnings.append("it would run with all your rights; outside environment development it is refused")
-    if request is not None and request.argv[0] in _PACKAGE_RUNNERS and not _pinned(request.argv):
-        warnings.append(
-            f"{request.argv[0]} fetches whatever is newest at each start: "
-            "pin the package, as in NAME==1.2.3 or NAME@1.2.3"
-        )
+    try:
+        if request is not None:
+            read_run(request.argv)
+    except PackageUnpinned as error:
+        warnings.append(f"{error.message}; {error.hint}; outside environment development it is refused")
     if not manifest.tools:
         warnings.append("it declares no tools")
     return warnings
-
-
-def _pinned(argv: Sequence[str]) -> bool:
-    """Whether the package that is run names an exact version."""
-    packages = [argument for argument in argv[1:] if not argument.startswith("-")]
-    first = packages[0] if packages else ""
-    version = first.rpartition("==")[2] if "==" in first else first[1:].partition("@")[2]
-    return version[:1].isdigit()
 
 
 def _print(report: dict[str, Any]) -> None:

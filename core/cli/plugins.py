@@ -61,11 +61,16 @@ def print_plugins(found: list[Any]) -> None:
             view["state"].replace("_", " "),
             "yes" if view.get("enabled") else "no",
             str(len(view["tools"])),
-            view["reason"] or "",
+            view["reason"] or _waiting(view),
         )
         for view in found
     ]
     print_table(columns, rows)
+
+
+def _waiting(view: Any) -> str:
+    held = len(view.get("quarantined") or ())
+    return f"{held} in quarantine: bascule diff {view['plugin_id']}" if held else ""
 
 
 @click.command()

@@ -7,6 +7,7 @@ is measured by what was approved, on every start and whenever the server announc
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from ...hookspecs import (
     JsonObject,
     LaunchPlan,
     PackageUnsafe,
+    PluginContributionInvalid,
     ToolApproval,
     ToolResult,
     TrustApprovalRequired,
@@ -54,6 +56,11 @@ from .hosts import Hosts
 from .house import House
 from .installed import Installed
 
+log = logging.getLogger(__name__)
+
+MOST_DEFINITIONS = 16 * 1024 * 1024
+"""In bytes of JSON; two thousand tools of 8 KiB each."""
+
 
 class Approving:
     """Shows, asks and remembers."""
@@ -71,6 +78,10 @@ class Approving:
     def required(self) -> bool:
         """Whether a plugin needs an approval: outside environment ``development``."""
         return self._house.settings.environment != "development"
+
+    async def forget(self, plugin_id: str) -> None:
+        """Drop what was fetched for a plugin that is uninstalled; its approval went with its record."""
+        await asyncio.to_thread(self._hosts.packages.forget, plugin_id)
 
     def grants(self, manifest: Manifest) -> frozenset[str]:
         """What was granted to the plugin with its approval."""
@@ -106,9 +117,12 @@ class Approving:
             plugin.quarantined = {}
             return listed
         verdict = judge(plugin.pins, listed, instructions)
-        seen, before = Pins.of(listed, instructions), plugin.listed
+        seen, before = _bounded(plugin, Pins.of(listed, instructions)), plugin.listed
         plugin.listed = seen
         plugin.quarantined = _quarantined(plugin.id, verdict)
+        if plugin.quarantined:
+            names = ", ".join(sorted(plugin.quarantined)[:20])
+            log.warning("%s: not as it was approved, and quarantined: %s (see bascule diff)", plugin.id, names)
         if plugin.kept and plugin.quarantined and (before is None or before.digest != seen.digest):
             self._kept.see(plugin.manifest, seen)
         return verdict.approved
@@ -184,7 +198,7 @@ class Approving:
             listed = await host.start()
             if whole:
                 await asyncio.to_thread(self._admission(plugin.manifest).admit, listed, host, frozenset())
-            return Pins.of(listed, host.instructions)
+            return _bounded(plugin, Pins.of(listed, host.instructions))
         finally:
             await host.stop()
 
@@ -309,6 +323,16 @@ class _Nowhere:
 
     async def call(self, *_: object) -> ToolResult:
         raise NotImplementedError
+
+
+def _bounded(plugin: Installed, pins: Pins) -> Pins:
+    """What is kept and compared has its bound."""
+    if (size := pins.size) > MOST_DEFINITIONS:
+        raise PluginContributionInvalid(
+            f"{plugin.id} lists definitions of {size >> 20} MiB, more than {MOST_DEFINITIONS >> 20} MiB",
+            hint="fewer tools, or shorter definitions",
+        )
+    return pins
 
 
 def _state(approval: Approval | None) -> ApprovalState:

@@ -256,6 +256,7 @@ class Plugins:
             await self._moves.stop(plugin)
             if plugin.kept:
                 self._house.store.delete_plugin(plugin_id)
+                await self._moves.approving.forget(plugin_id)
             del self._plugins[plugin_id]
 
     async def shut_down(self) -> None:

@@ -71,6 +71,10 @@ class Packages:
         place = self.place(plugin_id, run)
         return _python_program(place, run) if run.kind == "pypi" else _node_program(place, run)
 
+    def forget(self, plugin_id: str) -> None:
+        """Remove every environment of the plugin."""
+        shutil.rmtree(self.root / plugin_id, ignore_errors=True)
+
     async def fetch(self, plugin_id: str, run: PackageRun) -> None:
         """Fetch anew. Raises ``PackageFetchFailed``; then nothing of it is left."""
         place = self.place(plugin_id, run)

@@ -36,6 +36,11 @@ class Pins:
     def digest(self) -> str:
         return digest_of("definitions", self.as_dict())
 
+    @property
+    def size(self) -> int:
+        """Bytes of JSON that keeping it takes."""
+        return len(canonical(self.as_dict()))
+
     def as_dict(self) -> dict[str, Any]:
         return {"tools": dict(self.tools), "instructions": self.instructions}
 
