@@ -6,15 +6,20 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import closing
 
+import httpx
 import pytest
 import yaml
+from http_front import front
 from rest_server import problem, serve_rest
 
 from bascule.builtin_plugins.quart_api import RestServer, RestSettings, directions
 from bascule.builtin_plugins.quart_api.app import OPERATIONS
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.core.store import Store
+from bascule.core.tokens import Tokens
 from bascule.hookspecs import Exposure, SettingsInvalid
 
 OPEN = {"/healthz", "/readyz", "/docs", "/openapi.json"}
@@ -194,3 +199,31 @@ async def test_without_this_hook_plugin_nothing_of_it_is_there(settings, http_se
     async with Bridge(use, remember=False) as bridge, bridge.serve() as opened:
         assert "rest" not in bridge.lineup.server_transports
         assert opened == []
+
+
+async def test_what_an_app_breaks_on_is_a_problem_and_no_page_of_the_servers(tmp_path, http_server, caplog):
+    """Of any app behind the guard: this one answers nothing, or breaks in the middle."""
+
+    async def broken(scope, receive, send):
+        if scope["path"] == "/begun":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+        raise RuntimeError("a secret of ours")
+
+    with closing(Store.open(tmp_path / "state")) as store:
+        async with (
+            front(broken, http_server, identities=Tokens(store)) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
+        ):
+            answer = await http.get("/")
+            assert "secret" not in problem(answer, 500, "INTERNAL_ERROR")["detail"]
+            with pytest.raises(httpx.HTTPError):
+                await http.get("/begun")
+    assert "a secret of ours" in caplog.text  # the log has it
+
+
+async def test_a_fault_in_an_operation_is_a_problem_and_hurts_no_other(settings, http_server, monkeypatch):
+    async with serve_rest(settings, http_server) as api:
+        monkeypatch.setattr(api.bridge.plugins, "list", lambda: 1 / 0)
+        problem(await api.http.get("/api/plugins"), 500, "INTERNAL_ERROR")
+        monkeypatch.undo()
+        assert await api.ask("GET", "/api/plugins") == {"plugins": []}

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime
 
 import pytest
-from rest_server import problem, serve_rest
+from rest_server import patient, problem, serve_rest
 
 from bascule.hookspecs import PluginState
 
@@ -202,8 +202,8 @@ async def test_permissions_that_the_manifest_does_not_declare_can_not_be_granted
 # --- what was begun goes on -------------------------------------------------------------------------------
 
 
-async def test_a_start_goes_on_though_whoever_asked_for_it_leaves(settings, http_server, variant, until):
-    folder = variant("slow-start")
+async def test_a_start_goes_on_though_whoever_asked_for_it_leaves(settings, http_server, variant, plugin_copy, until):
+    folder = plugin_copy(variant("slow-start"), patient)
     async with serve_rest(settings, http_server, roots=[folder.parent]) as api:
         await api.ask("POST", "/api/plugins", 201, json={"directory": str(folder)})
         (view,) = api.bridge.plugins.list()
@@ -215,6 +215,30 @@ async def test_a_start_goes_on_though_whoever_asked_for_it_leaves(settings, http
         await asyncio.gather(asking, return_exceptions=True)
         await until(lambda: api.bridge.plugins.get(view.plugin_id).state is not PluginState.ENABLING, 60)
         assert api.bridge.plugins.get(view.plugin_id).state is PluginState.READY
+
+
+@pytest.mark.req("N7.2", "N7.4")
+async def test_a_start_that_is_under_way_is_seen_and_can_be_broken_off(
+    settings, http_server, variant, plugin_copy, until
+):
+    folder = plugin_copy(variant("silent"), patient)
+    async with serve_rest(settings, http_server, folder, settle=False) as api:
+        await until(lambda: api.bridge.plugins.get("fx-silent").state is PluginState.ENABLING, 60)
+        host = await api.ask("GET", "/api/plugins/fx-silent/host")
+        assert (host["status"], host["tools_count"]) == ("starting", 0)
+        assert (await api.ask("GET", "/readyz", 503))["waiting"] == ["fx-silent"]
+        disabled = await api.ask("POST", "/api/plugins/fx-silent/disable")
+        assert (disabled["state"], disabled["host"]["status"]) == ("disabled", "stopped")
+        problem(await api.http.post("/api/plugins/fx-silent/host/restart"), 409, "PLUGIN_HOST_UNAVAILABLE")
+
+
+@pytest.mark.req("N4.2.4")
+async def test_asked_for_often_at_once_a_plugin_is_started_once(settings, http_server, echo):
+    async with serve_rest(settings, http_server, echo) as api:
+        await api.ask("POST", "/api/plugins/mcp-fixture/disable")
+        asked = [api.ask("POST", "/api/plugins/mcp-fixture/enable") for _ in range(5)]
+        views = await asyncio.gather(*asked)
+        assert len({view["host"]["started_at"] for view in views}) == 1
 
 
 @pytest.mark.req("N6.4")

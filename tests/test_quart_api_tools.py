@@ -6,7 +6,7 @@ import asyncio
 
 import httpx
 import pytest
-from rest_server import events, problem, serve_rest
+from rest_server import events, patient, problem, serve_rest
 
 ECHO = {"message": "x"}
 
@@ -172,8 +172,8 @@ async def test_odd_names_are_called_by_id_and_by_alias(settings, http_server, va
 # --- streaming and leaving --------------------------------------------------------------------------------
 
 
-async def test_progress_comes_as_it_is_and_then_the_result(settings, http_server, variant):
-    async with serve_rest(settings, http_server, variant("progress")) as api:
+async def test_progress_comes_as_it_is_and_then_the_result(settings, http_server, variant, plugin_copy):
+    async with serve_rest(settings, http_server, plugin_copy(variant("progress"), patient)) as api:
         headers = {"accept": "text/event-stream"}
         path = "/api/tools/fx-progress.progress/call"
         async with api.http.stream("POST", path, json={"seconds": 1}, headers=headers) as answer:
@@ -200,8 +200,10 @@ async def test_what_fails_before_anything_was_said_is_answered_plainly(settings,
 
 @pytest.mark.req("N6.8", "N9")
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_closing_the_request_cancels_the_call_at_the_tools_server(settings, http_server, variant, accept):
-    async with serve_rest(settings, http_server, variant("witness")) as api:
+async def test_closing_the_request_cancels_the_call_at_the_tools_server(
+    settings, http_server, variant, plugin_copy, accept
+):
+    async with serve_rest(settings, http_server, plugin_copy(variant("witness"), patient)) as api:
         waits = "fx-witness.wait"
 
         async def seen():

@@ -53,8 +53,14 @@ class Unfinished:
     async def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Answer]) -> None:
+        """Whoever left hears nothing of an error, but it is no news to the log either: plugins tell their own."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def close(self) -> None:
         tasks = list(self._tasks)
