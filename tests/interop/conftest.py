@@ -129,7 +129,7 @@ def install(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         shutil.copytree(SERVERS / name, folder)
         _prepare(name, folder)
         if name == "memory":
-            monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "memory.jsonl"))
+            monkeypatch.setenv("MEMORY_FILE_PATH", str(folder / "kept" / "memory.jsonl"))
         manifest = yaml.safe_load((folder / "plugin.yaml").read_text())
         return ForeignPlugin(name, folder, manifest, environment.program(program))
 
@@ -152,6 +152,8 @@ def _prepare(name: str, folder: Path) -> None:
     """Lay beside the manifest what its arguments speak of."""
     if name == "filesystem":
         (folder / "files").mkdir()
+    elif name in ("memory", "sqlite"):
+        (folder / "kept").mkdir()
     elif name == "git":
         repository = folder / "repository"
         subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", repository], check=True)

@@ -152,7 +152,7 @@ async def test_the_memory_server_keeps_its_graph_where_the_host_names_a_file(plu
         assert [relation["relationType"] for relation in graph["relations"]] == ["knows"]
         found = (await server.call("search_nodes", query="fly")).output
         assert [entity["name"] for entity in found["entities"]] == ["kiwi"]
-    assert "kiwi" in (plugin.folder / "memory.jsonl").read_text()
+    assert "kiwi" in (plugin.folder / "kept" / "memory.jsonl").read_text()
 
 
 @on("sequential-thinking")

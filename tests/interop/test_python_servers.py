@@ -125,7 +125,7 @@ async def test_the_sqlite_server_keeps_rows_in_the_plugins_folder(plugin, hosted
         assert "Database error" in (await server.call("read_query", query="SELECT * FROM fish")).text
         # it tells clients that a resource changed: a notification that means nothing here
         assert "added" in (await server.call("append_insight", insight="birds have wings")).text
-    assert (plugin.folder / "notes.db").stat().st_size > 0
+    assert (plugin.folder / "kept" / "notes.db").stat().st_size > 0
 
 
 PAGE = b"<html><head><title>Kiwi</title></head><body><h1>The kiwi</h1><p>It does not fly.</p></body></html>"
