@@ -40,10 +40,12 @@ interop: $(VENV)/.installed-all ## Run servers and clients that others wrote (ne
 
 soak: $(VENV)/.installed-all ## Repeat for minutes what must not leak
 	$(PYTEST) -m soak -rs $(ARGS)
+	BASCULE_KILLS=300 $(PYTEST) -rs tests/test_sandbox_kill.py
 
 bench: $(VENV)/.installed-all ## Compare calls through Bascule with bare pipes, and starts with bare imports
 	$(BIN)/python tests/bench/in_process.py $(ARGS)
 	$(BIN)/python tests/bench/cold_start.py
+	$(BIN)/python tests/bench/spawn.py
 
 links: ## Make the links of the editable install anew
 	@mkdir -p .dev/bascule
