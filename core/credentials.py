@@ -20,7 +20,7 @@ _MOST_CHARACTERS = 4_096
 _PLAIN = re.compile(
     r"(?:[A-Za-z]:)?(?:[/\\][\w.@+ -]*)+(?::(?:/[\w.@+ -]*)+)*"  # paths
     r"|[a-z+]{2,10}://(?:\[[\d:a-f]+\]|[\w.-]+)(?::\d{1,5})?(?:/[\w./-]*)?"  # addresses without a user or a query
-    r"|[\d.,:+-]+|true|false|yes|no|on|off|[a-z]{2}_[A-Z]{2}(?:\.[\w-]+)?"
+    r"|[A-Za-z]{1,12}|[\d.,:+-]+|true|false|yes|no|on|off|[a-z]{2}_[A-Z]{2}(?:\.[\w-]+)?"
 )
 _WORDS = re.compile(r"[A-Za-z]{1,24}\d{0,3}(?:[ _.,:;=/+-]{1,2}[A-Za-z]{1,24}\d{0,3})*")
 _USER = re.compile(r"://[^/@\s]*:([^/@\s]+)@")

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from http_front import front
+from sse_client import connect
 
 from bascule.core.store import Store
 from bascule.core.tokens import Tokens
@@ -166,6 +167,16 @@ async def test_no_request_hides_behind_an_upgrade(app, tokens, http_server, upgr
         writer.write(head(port, f"{method} /messages", JSON, *more, *lines) + rest)
         await everything(reader)
         assert not [each for each in app.reached if "smuggled" in each]
+
+
+@pytest.mark.parametrize("http_server", ["uvicorn"])
+async def test_a_client_that_offers_http2_is_answered_in_http1(serve, echo):
+    offer = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABkAAQAoAAAAAIAAAAA"}
+    async with serve(echo) as served, connect(served.base, headers=offer) as client:
+        await client.initialize()
+        for number in range(3):
+            answer = await client.call("mcp-fixture.echo", {"message": str(number)})
+            assert answer["structuredContent"]["message"] == str(number)
 
 
 async def test_what_follows_a_body_is_no_header(app, tokens, http_server):

@@ -264,6 +264,12 @@ def test_values_that_are_plainly_harmless_are_not_taken_for_secrets(value, secre
     assert (value in credentials(request, {})) is secret
 
 
+def test_a_variable_that_is_passed_is_a_secret_unless_its_value_is_plain():
+    host = {"NODE_ENV": "production", "LOG": "/var/log/x", "LICENCE": "a8Zk-29xQ", "DB_PASSWORD": "correcthorse"}
+    request = LaunchRequest(("x",), Path(), pass_env=tuple(host))
+    assert credentials(request, host) == ["correcthorse", "a8Zk-29xQ"]
+
+
 def test_arguments_behind_a_telling_option_are_secrets():
     argv = (
         "x",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from http import HTTPStatus
@@ -21,6 +22,9 @@ _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
 _BITE = 4 * 1024
 _REST_BYTES = 1024 * 1024  # more than one read brings
 _PROMPT_BYTES = 64 * 1024  # of a body that is held until it is whole
+
+_HIDDEN = b"x-grade"  # as long as the word that it stands for
+_OFFER = re.compile(rb"(\r\n)upgrade:", re.IGNORECASE)
 
 _FAILED = PromptAnswer(500, b"Internal Server Error")
 
@@ -41,6 +45,7 @@ class Bounded(_Base):  # type: ignore[misc]
     """
 
     idle_seconds: float
+    on_httptools: bool
     _alarm: asyncio.TimerHandle | None = None
     _quiet_since = 0.0
     _in_head = False
@@ -48,6 +53,7 @@ class Bounded(_Base):  # type: ignore[misc]
     _message_bytes = 0
     _body_bytes = 0
     _rest = b""  # what was read and waits to be parsed
+    _offered = False  # another protocol
     _upgraded = False  # httptools stops at a request that asks for another protocol
     pipeline: Any = ()  # h11 holds back by itself
 
@@ -77,6 +83,8 @@ class Bounded(_Base):  # type: ignore[misc]
             self._wait()
 
     def _take(self, bite: bytes) -> None:
+        if self.on_httptools and not self._in_message and b"pgrade:" in bite:
+            bite = _without_offer(bite)
         super().data_received(bite)
         if self._in_message:
             self._message_bytes += len(bite)
@@ -106,12 +114,15 @@ class Bounded(_Base):  # type: ignore[misc]
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = self._in_message = True
+        self._offered = False
         self._message_bytes = self._body_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:  # what follows a body is no header, and nobody asks for it
             return
         name = name.lower()
+        if name == _HIDDEN:
+            name, self._offered = b"upgrade", True
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -199,6 +210,7 @@ class Prompt(Bounded):
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
             and not parser.should_upgrade()
+            and not self._offered
             and self.url.startswith(b"/")
             and b"%" not in self.url
             and b"#" not in self.url
@@ -239,13 +251,23 @@ def _written(answer: PromptAnswer) -> bytes:
     return head.encode() + answer.body
 
 
+def _without_offer(start: bytes) -> bytes:
+    """Hide the offer of another protocol from httptools, which would take the body for another message.
+
+    Whoever does not want it goes on as if there were none (RFC 9110, 7.8); the guard sees it.
+    """
+    head, end, rest = start.partition(b"\r\n\r\n")
+    return _OFFER.sub(rb"\1" + _HIDDEN + b":", head) + end + rest
+
+
 def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
     """The protocol of a server that runs ``app``."""
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    members: dict[str, Any] = {"idle_seconds": idle_seconds}
+    on_httptools = AutoHTTPProtocol is not H11Protocol
+    members: dict[str, Any] = {"idle_seconds": idle_seconds, "on_httptools": on_httptools}
     answer_now: AnswerNow | None = getattr(app, "answer_now", None)
-    if answer_now is None or AutoHTTPProtocol is H11Protocol:
+    if answer_now is None or not on_httptools:
         return type("Protocol", (Bounded, AutoHTTPProtocol), members)
     return type("Protocol", (Prompt, AutoHTTPProtocol), {**members, "answer_now": staticmethod(answer_now)})
