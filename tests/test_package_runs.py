@@ -59,6 +59,7 @@ def test_an_unpinned_command_is_refused_with_the_pinned_form(command: str, form:
 @pytest.mark.parametrize(
     "command",
     ["npx -c tool", "npx --call=tool", "uvx --index http://x tool==1", "uvx --python 3.9 tool==1", "uv run server.py",
+     "uvx --from tool==1 ../../bin/sh", "uvx --from tool==1 /bin/sh", "npx -y -p tool@1.2.3 ../x", "npx -y -- -x@1.2.3",
      "pipx run tool", "bunx tool@1.2.3", "pnpm dlx tool@1.2.3"],
 )  # fmt: skip
 def test_what_can_not_be_said_before_is_refused(command: str) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -60,6 +60,12 @@ log = logging.getLogger(__name__)
 
 MOST_DEFINITIONS = 16 * 1024 * 1024
 """In bytes of JSON; two thousand tools of 8 KiB each."""
+
+MOST_SEEN = 1024 * 1024
+"""What a server lists instead is kept up to this, since it may change its mind every second."""
+
+Quarantine = Mapping[str, tuple[str, ...]]
+"""What is neither listed nor callable, and how it differs."""
 
 
 class Approving:
@@ -111,21 +117,23 @@ class Approving:
         plugin.pins = approval.pins
         return look.plan
 
-    def sort(self, plugin: Installed, listed: Sequence[JsonObject], instructions: str | None) -> Sequence[JsonObject]:
-        """Return those of the listed tools that may be registered; the others are quarantined (see ``Verdict``)."""
+    def sort(
+        self, plugin: Installed, listed: Sequence[JsonObject], instructions: str | None
+    ) -> tuple[Sequence[JsonObject], Quarantine]:
+        """Return those of the listed tools that may be registered, and what is to be quarantined; may take a thread."""
         if plugin.pins is None:
-            plugin.quarantined = {}
-            return listed
+            return listed, {}
         verdict = judge(plugin.pins, listed, instructions)
         seen, before = _bounded(plugin, Pins.of(listed, instructions)), plugin.listed
         plugin.listed = seen
-        plugin.quarantined = _quarantined(plugin.id, verdict)
-        if plugin.quarantined:
-            names = ", ".join(sorted(plugin.quarantined)[:20])
+        quarantined = _quarantined(plugin.id, verdict)
+        if quarantined:
+            names = ", ".join(sorted(quarantined)[:20])
             log.warning("%s: not as it was approved, and quarantined: %s (see bascule diff)", plugin.id, names)
-        if plugin.kept and plugin.quarantined and (before is None or before.digest != seen.digest):
+        small = seen.size < MOST_SEEN
+        if small and plugin.kept and quarantined and (before is None or before.digest != seen.digest):
             self._kept.see(plugin.manifest, seen)
-        return verdict.approved
+        return verdict.approved, quarantined
 
     # --- the two questions ----------------------------------------------------------------------------
 
@@ -189,7 +197,8 @@ class Approving:
         await self.clear(plugin)
         if plugin.pins is not None:
             plugin.listed = await self._probe(plugin, await self._look(plugin.manifest), whole=False)
-            self.sort(plugin, list(plugin.listed.tools.values()), plugin.listed.instructions)
+            tools = list(plugin.listed.tools.values())
+            _, plugin.quarantined = await asyncio.to_thread(self.sort, plugin, tools, plugin.listed.instructions)
 
     async def _probe(self, plugin: Installed, look: Look, *, whole: bool = True) -> Pins:
         """Start the server once to see what it lists: nothing is granted, nothing called, nothing registered."""

@@ -89,13 +89,15 @@ class Moves:
 
     async def _register(self, plugin: Installed, host: Host, listed: Sequence[JsonObject]) -> None:
         admission = Admission(plugin.manifest, self._hosts.converter(), self._house.lineup.permissions)
-        may = self.approving.sort(plugin, listed, host.instructions)
+        may, quarantined = await asyncio.to_thread(self.approving.sort, plugin, listed, host.instructions)
         whole = plugin.pins is None
         entries = await asyncio.to_thread(admission.admit, may, host, plugin.granted, whole=whole)
         if plugin.row.plugin is PluginState.READY and _same(entries, self._house.registry.of(plugin.id)):
+            plugin.quarantined = quarantined
             return
         host.admitted()
         self._house.registry.replace(plugin.id, entries)
+        plugin.quarantined = quarantined
         if plugin.row.plugin is not PluginState.READY:
             self._move(plugin, Happening.STARTED)
         self._tell_tools(plugin.id)

@@ -5,9 +5,9 @@
 ``executable``   its place, the file behind its links, that file's SHA-256
 ``argv``         the whole array
 ``environment``  names that the manifest sets or lets through; values stand in the manifest
-``manifest``     the file's SHA-256
+``manifest``     its SHA-256, as it was read
 ``files``        the plugin's directory, file by file; ``packages`` the fetched environment, likewise
-``outside``      arguments that name files elsewhere, with their SHA-256
+``outside``      arguments that name programs elsewhere, with their SHA-256
 ``permissions``  all that are asked for
 ``isolation``    launcher, the tier that it really gives here, and what is asked of it
 ``source``       a directory, or a package by name, version and the hashes of what was fetched

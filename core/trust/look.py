@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from .packages import Packages
 from .runs import PackageRun
 from .tree import Tree, file_sha256, read_tree
 
+_CODE = re.compile(r"\.(bat|cjs|dll|exe|jar|js|lua|mjs|node|php|pl|ps1|py|pyc|pyz|rb|sh|so|ts|wasm|whl)", re.IGNORECASE)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "cmd", "powershell", "pwsh"})
 
 
@@ -72,7 +74,7 @@ class Looker:
             "executable": None if plan is None else _executable(plan, place),
             "argv": [place.written(word) for word in sealed(_argv(request, plan))],
             "environment": [] if request is None else sorted({*request.env, *request.pass_env}),
-            "manifest": file_sha256(manifest.path),
+            "manifest": manifest.digest,  # of what is acted on; the file itself is among the files
             "files": dict(tree.entries),
             "outside": outside,
             "permissions": sorted(requested(manifest)),
@@ -121,15 +123,19 @@ def _argv(request: LaunchRequest | None, plan: LaunchPlan | None) -> Sequence[st
 
 
 def _outside(request: LaunchRequest) -> dict[str, str]:
-    """Arguments that name a file which is not the plugin's: that runs, or is read, as well."""
+    """Arguments that name a program which is not the plugin's; what is data may change."""
     root = request.cwd.resolve()
     found = {}
     for word in request.argv[1:]:
         with suppress(OSError, ValueError):  # too long for a name, or none at all
             path = (root / word).resolve()
-            if path.is_file() and not path.is_relative_to(root):
+            if path.is_file() and not path.is_relative_to(root) and _is_code(path):
                 found[word] = file_sha256(path)
     return found
+
+
+def _is_code(path: Path) -> bool:
+    return _CODE.fullmatch(path.suffix) is not None or os.access(path, os.X_OK)
 
 
 def _source(run: PackageRun, pin: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -175,7 +181,7 @@ def _warnings(
         warnings.append(f"it would run with ALL YOUR RIGHTS: the launcher {launcher.name!r} isolates nothing")
     if request is not None and os.path.basename(request.argv[0]) in _SHELLS:
         warnings.append("its command is a shell: what that runs may come from anywhere")
-    warnings += [f"the argument {shown(word)} is a file outside the plugin's directory" for word in outside]
+    warnings += [f"the argument {shown(word)} is a program outside the plugin's directory" for word in outside]
     if tree.shared:
         warnings.append(f"{len(tree.shared)} of its files have other names on this disk, where they can be changed")
     return warnings

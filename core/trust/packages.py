@@ -106,7 +106,7 @@ async def _fetch_python(place: Path, run: PackageRun) -> dict[str, str]:
     python = str(_scripts(env) / "python")
     await _run([sys.executable, "-m", "venv", str(env)], place)
     pip = [python, "-m", "pip", "--quiet"]
-    await _run([*pip, "download", "--only-binary", ":all:", "--dest", str(wheels), *run.specs], place)
+    await _run([*pip, "download", "--only-binary", ":all:", "--dest", str(wheels), "--", *run.specs], place)
     found = sorted(wheels.iterdir())
     files = {wheel.name: f"sha256:{file_sha256(wheel)}" for wheel in found}
     await _run([*pip, "install", "--no-index", "--no-deps", *map(str, found)], place)
@@ -141,7 +141,7 @@ async def _fetch_node(place: Path, run: PackageRun) -> dict[str, str]:
         raise PackageFetchFailed("npm is not on PATH", hint="install it: it fetches what npx would run")
     (place / "package.json").write_text('{"name": "fetched", "version": "0.0.0", "private": true}', encoding="utf-8")
     flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--loglevel=error", "--global=false"]
-    await _run([npm, "install", *flags, "--prefix", str(place), *run.specs], place)
+    await _run([npm, "install", *flags, "--prefix", str(place), "--", *run.specs], place)
     lock = json.loads((place / "package-lock.json").read_text(encoding="utf-8"))
     listed = lock.get("packages", {})
     return {

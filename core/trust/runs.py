@@ -26,7 +26,7 @@ _UVX = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>\[[A-Za-z0-9,._-]+\])?((==|@)(?P<version>[0-9][A-Za-z0-9.+!]*))?"
 )
 _NPX = re.compile(
-    r"(?P<name>(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*)(@(?P<version>\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?))?"
+    r"(?P<name>(@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*)(@(?P<version>\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?))?"
 )
 _OTHERS = frozenset({"pipx", "bunx", "pnpx", "pnpm", "yarn", "bun", "deno"})
 _QUIET = frozenset({"-q", "--quiet", "-y", "--yes", "--isolated", "--no-progress", "--"})
@@ -92,6 +92,7 @@ def _uvx(words: Sequence[str]) -> PackageRun:
     first = _exact(_UVX, source[0] if source else rest[0], "uvx", "==")
     more = [_exact(_UVX, spec, "uvx --with", "==") for spec in options.get("with", [])]
     command = rest[0] if source else first[0].partition("[")[0]
+    _check_command(command, "uvx")
     return PackageRun("pypi", (first, *more), command, tuple(rest[1:]))
 
 
@@ -101,7 +102,19 @@ def _npx(words: Sequence[str]) -> PackageRun:
     if not rest:
         raise _unpinned("npx", "it names no package", "NAME@1.2.3")
     packages = tuple(_exact(_NPX, spec, "npx", "@") for spec in (named or rest[:1]))
-    return PackageRun("npm", packages, rest[0] if named else "", tuple(rest[1:]))
+    command = rest[0] if named else ""
+    _check_command(command, "npx")
+    return PackageRun("npm", packages, command, tuple(rest[1:]))
+
+
+def _check_command(command: str, runner: str) -> None:
+    """A command is a name in the environment; as a path it would lead out of it."""
+    if "/" in command or "\\" in command or command in (".", ".."):
+        raise PackageUnpinned(
+            f"{runner}: {command!a} is no command of a package",
+            where="backend.args",
+            hint="name one without directories",
+        )
 
 
 def _options(words: Sequence[str], known: dict[str, str], runner: str) -> tuple[dict[str, list[str]], list[str]]:
