@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sandbox import copied, hosting, reachable, settings_for, unavailable  # noqa: E402
+from sandbox import copied, hosting, reachable, settings_for, unavailable
 
 CALLS = 500
 MOST_MORE = 60.0  # milliseconds: what full isolation may add to a start
