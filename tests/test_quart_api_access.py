@@ -115,7 +115,6 @@ async def test_a_body_past_the_bound_is_refused(settings, http_server):
             problem(answer, 413, "REQUEST_REFUSED")
 
 
-@pytest.mark.req("D4")
 async def test_status_shows_the_bridge_at_a_glance(settings, http_server, echo, variant):
     async with serve_rest(settings, http_server, echo, variant("exit-at-start")) as api:
         status = await api.ask("GET", "/api/status")

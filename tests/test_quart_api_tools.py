@@ -39,6 +39,14 @@ async def test_a_dialect_is_asked_for_by_its_name(settings, http_server, echo):
     async with serve_rest(settings, http_server, echo) as api:
         foreign = (await api.ask("GET", "/api/tools?format=mcp"))["tools"]
         assert all({"name", "inputSchema"} <= set(tool) for tool in foreign)
+        for dialect in api.bridge.lineup.converters:
+            assert len((await api.ask("GET", f"/api/tools?format={dialect}"))["tools"]) == 6
+        (named,) = [
+            parameter["schema"]["enum"]
+            for parameter in (await api.ask("GET", "/openapi.json"))["paths"]["/api/tools"]["get"]["parameters"]
+            if parameter["name"] == "format"
+        ]
+        assert named == sorted(api.bridge.lineup.converters)
         shown = problem(await api.http.get("/api/tools?format=klingon"), 422, "REQUEST_INVALID")
         assert "mcp" in shown["errors"][0]["detail"]
         assert shown["errors"][0]["pointer"] == "?format"
