@@ -225,7 +225,7 @@ class _Assembly:
     def _ask(self, name: str) -> dict[str, dict[str, Any]]:
         """Call each hook for this one hook plugin alone, so that what it raises is its own affair."""
         config = self._config_for(name)
-        others = [plugin for plugin in self._manager.get_plugins() if self._manager.get_name(plugin) != name]
+        others = [plugin for other, plugin in self._manager.list_name_plugin() if other != name]
         offers: dict[str, dict[str, Any]] = {}
         for family in FAMILIES:
             caller = self._manager.subset_hook_caller(family.hook, others)
