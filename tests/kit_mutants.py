@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import create_model
 
-from bascule.hookspecs import ChannelClosed
+from bascule.hookspecs import ChannelClosed, ChannelFault
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "fixtures" / "hook-plugins"
 
@@ -36,14 +36,15 @@ def example(name: str) -> ModuleType:
 tcp = example("bascule-tcp-transport")
 
 Messages = AsyncIterator[bytes]
-MUTANTS: dict[str, tuple[Any, str, str]] = {}
+MUTANTS: dict[str, tuple[Any, str, str, float]] = {}
+"""A wrong transport, the check that catches it, what it says, and how long it waits for what will not come."""
 
 
-def mutant(check: str, told: str) -> Callable[[type], type]:
-    """Register a wrong transport: the check that catches it, and what it says."""
+def mutant(check: str, told: str, *, hangs: bool = False) -> Callable[[type], type]:
+    """Register a wrong transport."""
 
     def register(kind: type) -> type:
-        MUTANTS[kind.__name__] = (kind, f"test_{check}", told)
+        MUTANTS[kind.__name__] = (kind, f"test_{check}", told, 4.0 if hangs else 20.0)
         return kind
 
     return register
@@ -144,7 +145,7 @@ class TakesEachReadForAMessage(Altered):
             yield chunk
 
 
-@mutant(IN, "merges")
+@mutant(IN, "merges", hangs=True)
 class Merges(Altered):
     async def reading(self, channel: Any) -> Messages:
         held = b""
@@ -213,7 +214,7 @@ class YieldsText(Altered):
             yield message.decode()
 
 
-@mutant("one_message_is_handed_over_before_the_next_one_comes", "holds back")
+@mutant("one_message_is_handed_over_before_the_next_one_comes", "holds back", hangs=True)
 class HoldsOneBack(Altered):
     async def reading(self, channel: Any) -> Messages:
         held = None
@@ -225,13 +226,13 @@ class HoldsOneBack(Altered):
             yield held
 
 
-@mutant("leaving_closes_the_connection", "never closes")
+@mutant("leaving_closes_the_connection", "never closes", hangs=True)
 class NeverCloses(Altered):
     kept: list[Any] = []  # noqa: RUF012 - it is a fault
 
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
-        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=65_536)
+        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=98_301)
         self.kept.append(writer)
         yield tcp.TcpChannel(reader, writer, 1)
 
@@ -280,7 +281,7 @@ class StartsAProcess(Altered):
             await child.wait()
 
 
-@mutant("a_read_that_waits_can_be_cancelled", "ignores cancellation")
+@mutant("a_read_that_waits_can_be_cancelled", "ignores cancellation", hangs=True)
 class IgnoresCancellationOfReads(Altered):
     async def reading(self, channel: Any) -> Messages:
         while True:
@@ -293,11 +294,11 @@ class IgnoresCancellationOfReads(Altered):
             yield line
 
 
-@mutant("connect_can_be_cancelled_at_any_step", "ignores cancellation")
+@mutant("connect_can_be_cancelled_at_any_step", "ignores cancellation", hangs=True)
 class IgnoresCancellationOfConnect(Altered):
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
-        opening = asyncio.ensure_future(asyncio.open_connection(backend.host, backend.port, limit=65_536))
+        opening = asyncio.ensure_future(asyncio.open_connection(backend.host, backend.port, limit=98_301))
         while not opening.done():
             try:
                 await asyncio.shield(opening)
@@ -316,7 +317,7 @@ class LeaksWhenConnectIsCancelled(Altered):
 
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
-        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=65_536)
+        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=98_301)
         self.kept.append(writer)
         await asyncio.sleep(0)
         try:
@@ -332,7 +333,7 @@ class SleepsInSend(Altered):
         await channel.send(message)
 
 
-@mutant(OUT, "blocks the event loop")
+@mutant(OUT, "blocks the event loop", hangs=True)
 class BlocksForAWhile(Altered):
     sent = 0
 
@@ -343,7 +344,7 @@ class BlocksForAWhile(Altered):
         await channel.send(message)
 
 
-@mutant("leaving_closes_the_connection", "blocks the event loop")
+@mutant("leaving_closes_the_connection", "blocks the event loop", hangs=True)
 class BlocksForEver(Altered):
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
@@ -387,14 +388,14 @@ class SkipsLongOnes(Altered):
 class AllowsOneByteTooFew(Altered):
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
-        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=65_535)
+        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=98_300)
         try:
             yield tcp.TcpChannel(reader, writer, 1)
         finally:
             writer.close()
 
 
-@mutant("an_end_in_order_ends_the_iteration_after_the_last_message", "swallows the end")
+@mutant("an_end_in_order_ends_the_iteration_after_the_last_message", "swallows the end", hangs=True)
 class SwallowsTheEnd(Altered):
     async def reading(self, channel: Any) -> Messages:
         async for message in channel:
@@ -493,7 +494,7 @@ class SendsWithoutBound(Altered):
         await asyncio.sleep(0)
 
 
-@mutant("a_server_that_does_not_read_fails_a_send_within_the_bound", "waits without bound")
+@mutant("a_server_that_does_not_read_fails_a_send_within_the_bound", "waits without bound", hangs=True)
 class WaitsForEverToSend(Altered):
     async def sending(self, channel: Any, message: bytes) -> None:
         channel._writer.write(message + b"\n")
@@ -519,7 +520,7 @@ class SharesStateBetweenChannels(Altered):
         await self.shared.send(message)
 
 
-@mutant(IN, "connect does not return")
+@mutant(IN, "connect does not return", hangs=True)
 class NeverConnects(Altered):
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
@@ -532,7 +533,7 @@ class NeverConnects(Altered):
 class LetsConnectionRefusedOut(Altered):
     @asynccontextmanager
     async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
-        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=65_536)
+        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=98_301)
         try:
             yield tcp.TcpChannel(reader, writer, 1)
         finally:
@@ -629,3 +630,68 @@ class ConnectsOnce(Altered):
         self.used = True
         async with super().connect(backend, context) as channel:
             yield channel
+
+
+@mutant("a_message_of_the_longest_size_passes", "reading breaks off with ChannelFault")
+class HasALimitOfItsOwn(Altered):
+    @asynccontextmanager
+    async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
+        reader, writer = await asyncio.open_connection(backend.host, backend.port)
+        try:
+            yield tcp.TcpChannel(reader, writer, 1)
+        finally:
+            writer.close()
+
+
+@mutant("silence_is_no_end_and_is_kept", "takes silence for the end")
+class TakesSilenceForTheEnd(Altered):
+    async def reading(self, channel: Any) -> Messages:
+        while True:
+            try:
+                yield await asyncio.wait_for(channel._reader.readline(), 0.5)
+            except TimeoutError:
+                return
+
+
+@mutant("silence_is_no_end_and_is_kept", "sends what nobody asked it to send")
+class SendsHeartbeats(Altered):
+    @asynccontextmanager
+    async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
+        async with super().connect(backend, context) as channel:
+            beating = asyncio.create_task(self._beat(channel))
+            try:
+                yield channel
+            finally:
+                beating.cancel()
+
+    async def _beat(self, channel: Any) -> None:
+        while True:
+            await asyncio.sleep(0.3)
+            await channel.send(b'{"jsonrpc":"2.0","method":"ping"}')
+
+
+@mutant("a_send_that_waits_can_be_cancelled", "leaves a part of its message on the wire", hangs=True)
+class LeavesHalfAMessage(Altered):
+    async def sending(self, channel: Any, message: bytes) -> None:
+        for start in range(0, len(message), 4_096):
+            channel._writer.write(message[start : start + 4_096])
+            await channel._writer.drain()
+        channel._writer.write(b"\n")
+
+
+@mutant("the_limit_counts_bytes_and_not_letters", "exceeds the limit")
+class CountsLetters(Altered):
+    @asynccontextmanager
+    async def connect(self, backend: Any, context: Any) -> AsyncIterator[Any]:
+        reader, writer = await asyncio.open_connection(backend.host, backend.port, limit=1 << 22)
+        self.most = context.limits.message_bytes
+        try:
+            yield Wrapped(self, tcp.TcpChannel(reader, writer, 1))
+        finally:
+            writer.close()
+
+    async def reading(self, channel: Any) -> Messages:
+        async for message in channel:
+            if len(message.decode()) > self.most:
+                raise ChannelFault("too long")
+            yield message

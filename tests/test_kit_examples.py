@@ -146,6 +146,7 @@ class TestAskCommand(PermissionCheckSuite):
     allows = (case(text="x"),)
     broken = _ask.AskCommand(("/no/such/command",))
     examples = 5
+    seconds = 60.0  # twenty interpreters at once
 
 
 @pytest.mark.parametrize("command", [(), ("",), (sys.executable, "-c", "import sys; sys.exit(3)")])

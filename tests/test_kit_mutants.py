@@ -11,20 +11,19 @@ from bascule.hookspecs.kit.suite import run
 
 class Suite(ClientTransportSuite):
     peer = LinesOverTcp
-    seconds = 3.0
 
 
 @pytest.mark.req("D5")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_transport_is_caught_and_its_fault_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, check, told = MUTANTS[name]
+    kind, check, told, seconds = MUTANTS[name]
     monkeypatch.delenv("KIT_MUTANT", raising=False)
-    suite = type(name, (Suite,), {"transport": kind()})
+    suite = type(name, (Suite,), {"transport": kind(), "seconds": seconds})
     with pytest.raises(AssertionError, match=told):
         run(suite(), getattr(suite, check).scenario)
 
 
-@pytest.mark.parametrize("check", sorted({check for _, check, _ in MUTANTS.values()}))
+@pytest.mark.parametrize("check", sorted({check for _, check, _, _ in MUTANTS.values()}))
 def test_the_right_transport_passes_the_same_checks(check: str) -> None:
-    suite = type("Right", (Suite,), {"transport": tcp.TcpTransport(), "seconds": 20.0})
+    suite = type("Right", (Suite,), {"transport": tcp.TcpTransport()})
     run(suite(), getattr(suite, check).scenario)

@@ -31,9 +31,9 @@ class ClientTransportBase(Suite):
 
     @property
     def limits(self) -> Limits:
-        """Small ones, so that overrunning them is quick; a slow peer is waited for."""
+        """Small ones, so that overrunning is quick, and none that is anyone's default; a slow peer is waited for."""
         return Limits(
-            message_bytes=64 * KIB,
+            message_bytes=96 * KIB - 3,
             write_queue_bytes=256 * KIB,
             write_seconds=min(self.seconds, 60),
             shutdown_grace_seconds=0.2,

@@ -214,7 +214,20 @@ class CancellationChecks(ClientTransportBase):
             done, _ = await asyncio.wait({stuck}, timeout=self.seconds)
             if not done:
                 raise Fault("it ignores cancellation: a send that waits can't be cancelled")
-            await it.end.close()
+            await self._whole_all_the_same(it)
+
+    async def _whole_all_the_same(self, it: Opened) -> None:
+        """What was under way when the send was cancelled is whole or is not there; what follows is whole."""
+        (last,) = numbered(1, word="last")
+        wanted = {*numbered(1, size=32 * KIB), last}
+        sending = asyncio.ensure_future(it.channel.send(last))
+        while (
+            message := await self.within(it.end.receive(), "after a cancelled send, nothing arrives any more")
+        ) != last:
+            if message not in wanted:
+                await asyncio.wait({sending}, timeout=self.seconds)
+                raise Fault(f"a send that is cancelled leaves a part of its message on the wire: {message[-60:]!r}")
+        await self.within(sending, "after a cancelled send, a send does not return")
 
     @check
     async def test_connect_can_be_cancelled_at_any_step(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ from .peers import PeerEnd
 from .suite import check
 from .watch import no_blocking_calls
 
-_COUNT = 300
+_COUNT = 1_100
 
 
 async def _say(end: PeerEnd, messages: list[bytes]) -> None:
@@ -94,10 +94,45 @@ class MessageChecks(ClientTransportBase):
         ok, after = numbered(2)
         async with self.connected(folder) as it:
             collector = Collector(it.channel)
-            saying = asyncio.ensure_future(_say(it.end, [ok, *numbered(1, size=limit + 2, word="long"), after]))
+            saying = asyncio.ensure_future(_say(it.end, [ok, *numbered(1, size=limit + 1, word="long"), after]))
             await self._faulted(collector, ok, limit)
             saying.cancel()
             await asyncio.wait({saying}, timeout=self.seconds)
+            await collector.stop()
+
+    @check
+    async def test_the_limit_counts_bytes_and_not_letters(self, folder: Path) -> None:
+        limit = self.limits.message_bytes
+        ok, after = numbered(2)
+        long = b'{"jsonrpc":"2.0","method":"' + "漢".encode() * (limit // 3) + b'"}'
+        async with self.connected(folder) as it:
+            collector = Collector(it.channel)
+            saying = asyncio.ensure_future(_say(it.end, [ok, long, after]))
+            await self._faulted(collector, ok, limit)
+            saying.cancel()
+            await asyncio.wait({saying}, timeout=self.seconds)
+            await collector.stop()
+
+    @check
+    async def test_silence_is_no_end_and_is_kept(self, folder: Path) -> None:
+        messages = numbered(2)
+        async with self.connected(folder) as it:
+            collector = Collector(it.channel)
+            hearing = asyncio.ensure_future(it.end.receive())
+            await asyncio.wait({hearing, collector.task}, timeout=1.5, return_when=asyncio.FIRST_COMPLETED)
+            if collector.over:
+                raise Fault("it takes silence for the end: a server may have nothing to say for hours")
+            if hearing.done():
+                raise Fault(f"it sends what nobody asked it to send: {hearing.result()[:60]!r}")
+            sending = asyncio.ensure_future(it.send_all(messages))
+            compare(messages[:1], [await self.within(hearing, "after a silence, messages do not arrive")])
+            await self.within(sending, "after a silence, a send does not return")
+            for message in messages:
+                await it.end.send(message)
+            await self.until(
+                lambda: len(collector.messages) >= 2 or collector.over, "after a silence, it drops a message"
+            )
+            compare(messages, collector.messages)
             await collector.stop()
 
     @check

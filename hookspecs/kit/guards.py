@@ -7,7 +7,7 @@ import copy
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +167,14 @@ class ExposurePolicySuite(Suite):
     def subject_name(self) -> str:
         return f"exposure policy {getattr(self.policy, 'name', type(self).__name__)!r}"
 
+    _warm = False
+
     def _answer(self, tool: ToolDefinition, caller: Caller, exposure: Exposure) -> bool:
         policy = self.given("policy")
+        if not self._warm:  # what is imported late is imported now
+            self._warm = True
+            with suppress(Exception):
+                getattr(policy(tool, caller, exposure), "close", bool)()
         before = copy.deepcopy((tool, caller, exposure))
         try:
             with no_io():

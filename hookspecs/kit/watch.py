@@ -1,7 +1,8 @@
 """Runs one check on an event loop of its own, and looks at what it does to the loop and leaves behind.
 
-Nothing here judges by speed. Whether the loop is blocked is judged by a second thread: a callback that does not end
-while that thread was woken ``_STUCK`` times holds the loop, however busy the machine is, since both share its time.
+Nothing here judges by speed. Whether the loop is blocked is judged by a second thread: one callback that does not end
+while that thread was woken ``_STUCK`` times holds the loop. The time in which the loop's thread could run and was not
+let (Linux tells it) does not count, so that a busy machine is no fault.
 """
 
 from __future__ import annotations
@@ -188,6 +189,7 @@ class _Watchdog:
         self.found: str | None = None
         self._loop = loop
         self._watched = threading.get_ident()
+        self._native = threading.get_native_id()
         self._hopeless = int(hopeless_seconds / _BEAT_SECONDS)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bascule-kit watchdog", daemon=True)
@@ -213,6 +215,7 @@ class _Watchdog:
         answered.set()
         stuck = 0
         callback: FrameType | None = None
+        since = 0.0
         while not self._over.wait(_BEAT_SECONDS):
             if answered.is_set():
                 answered.clear()
@@ -224,13 +227,29 @@ class _Watchdog:
             if frame is None or _imports(frame):
                 continue
             if (running := _callback(frame)) is not callback:  # many short ones are no fault
-                stuck, callback = 0, running
+                stuck, callback, since = 0, running, time.monotonic() - self._waited()
             stuck += 1
-            if stuck == _STUCK and self.found is None:
+            held = time.monotonic() - self._waited() - since
+            if stuck >= _STUCK and held >= _STUCK * _BEAT_SECONDS and self.found is None and not _of_the_core(frame):
                 self.found = f"it blocks the event loop: everything waits for {_place(frame)}"
             if stuck >= self._hopeless and self._handler is not None and _INTERRUPT is not None:
                 signal.pthread_kill(self._watched, _INTERRUPT)
                 stuck = 0
+
+    def _waited(self) -> float:
+        """Seconds in which the loop's thread could have run and the machine let others."""
+        place = f"/proc/self/task/{self._native}/schedstat"
+        with suppress(OSError, ValueError, IndexError), open(place, encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+        return 0.0
+
+
+def _of_the_core(frame: FrameType) -> bool:
+    """Whether the bridge itself is at work: its database may wait for a disk."""
+    at: FrameType | None = frame
+    while at is not None and _is_library(at.f_code.co_filename):
+        at = at.f_back
+    return at is not None and at.f_globals.get("__name__", "").startswith("bascule.core.")
 
 
 def _imports(frame: FrameType | None) -> bool:
