@@ -52,6 +52,32 @@ async def test_a_dialect_is_asked_for_by_its_name(settings, http_server, echo):
         assert shown["errors"][0]["pointer"] == "?format"
 
 
+NOTED = """
+from bascule.hookspecs import ConversionUnsupported, hookimpl
+
+class Noted:
+    dialect = "noted"
+    def write_tool(self, tool): return {"called": tool.name}
+    def notes(self, tool): return ["its end is left out"] if tool.name.endswith("echo") else []
+    read_tool = read_result = write_result = read_call = write_tool
+
+@hookimpl
+def bascule_tool_converters(): return [Noted()]
+"""
+
+
+async def test_a_dialect_for_models_is_told_with_what_it_can_not_say(settings, http_server, echo, strangers):
+    strangers.write("noted", NOTED)
+    async with serve_rest(settings, http_server, echo) as api:
+        told = await api.ask("GET", "/api/tools?format=noted")
+        assert {"called": "mcp-fixture.echo"} in told["tools"]
+        assert told["notes"] == {"mcp-fixture.echo": ["its end is left out"]}
+        openai = await api.ask("GET", "/api/tools?format=openai")
+        assert "mcp-fixture__echo" in [tool["function"]["name"] for tool in openai["tools"]]
+        assert openai["notes"]["mcp-fixture.echo"][0] == "/: patternProperties is left out"
+        assert "notes" not in await api.ask("GET", "/api/tools")
+
+
 @pytest.mark.req("A2", "A4")
 async def test_the_owners_exposure_is_one_decision_for_listing_and_calling(settings, http_server, plugin_copy, echo):
     def grouped(manifest):

@@ -77,9 +77,13 @@ class Tool(Shape):
 
 
 class Tools(Shape):
-    """The tools that this token may call; with ``format``, as that dialect describes them."""
+    """The tools that this token may call; with ``format``, as that dialect describes them.
+
+    ``notes`` then tells, by the tool's name, what the dialect could not say of it.
+    """
 
     tools: list[Tool | dict[str, Any]]
+    notes: dict[str, list[str]] = {}
 
 
 class CallResult(Shape):

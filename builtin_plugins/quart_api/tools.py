@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...hookspecs import (
@@ -36,18 +38,22 @@ async def list_tools(rest: Rest, request: Request) -> Answer:
     group = request.query.get("group")
     tools = await rest.bridge.gateway.tools(request.caller)
     chosen = [tool for tool in tools if group is None or group in tool.groups]
-    return Answer({"tools": _written(rest, chosen, request.query.get("format"))})
-
-
-def _written(rest: Rest, tools: list[ToolDefinition], dialect: str | None) -> list[Any]:
+    dialect = request.query.get("format")
     if dialect is None:
-        return [tool.as_dict() for tool in tools]
+        return Answer({"tools": [tool.as_dict() for tool in chosen]})
+    return Answer(await asyncio.to_thread(_written, rest, chosen, dialect))
+
+
+def _written(rest: Rest, tools: list[ToolDefinition], dialect: str) -> dict[str, Any]:
+    """The tools in a dialect, and for those of which it can't say all, what was left out."""
     converter = rest.bridge.converters.get(dialect)
     if converter is None:
         known = ", ".join(sorted(rest.bridge.converters)) or "none"
         problem = {"pointer": "?format", "problem": f"must be one of: {known}"}
         raise RequestInvalid("no hook plugin offers a converter for this format", hint=known, problems=[problem])
-    return [converter.write_tool(tool) for tool in tools]
+    notes_of: Callable[[ToolDefinition], Sequence[str]] = getattr(converter, "notes", lambda _: ())
+    notes = {tool.name: list(lines) for tool in tools if (lines := notes_of(tool))}
+    return {"tools": [converter.write_tool(tool) for tool in tools], "notes": notes}
 
 
 @operation("GET", "/api/tools/openapi.json", _TAG, READ_OR_CALL, answers=dict[str, Any])

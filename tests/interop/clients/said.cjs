@@ -10,6 +10,9 @@ const SLEEP = { name: "mcp-fixture.sleep", arguments: { seconds: 0.3, progress: 
 /** Where the server is. */
 const url = () => new URL(process.argv[2]);
 
+/** The command and its arguments, where the client is to start the server itself: they stand in place of the address. */
+const started = () => (process.argv[2].startsWith("{") ? JSON.parse(process.argv[2]) : undefined);
+
 /** Print what was seen: null stands where this client shows nothing. */
 const say = (seen) => console.log(JSON.stringify({ revision: null, progress: null, ...seen }));
 
@@ -20,4 +23,4 @@ const run = (main) =>
     process.exit(1);
   });
 
-module.exports = { ECHO, FAIL, SLEEP, url, say, run };
+module.exports = { ECHO, FAIL, SLEEP, started, url, say, run };

@@ -20,9 +20,14 @@ def url() -> str:
     return sys.argv[1]
 
 
+def started() -> dict[str, Any] | None:
+    """The command and its arguments in place of the address, where the client is to start the server itself."""
+    return json.loads(sys.argv[1]) if sys.argv[1].startswith("{") else None
+
+
 def entry() -> dict[str, Any]:
     """What many clients keep in a file about the servers that they know."""
-    return {"mcpServers": {"bascule": {"type": "sse", "url": url()}}}
+    return {"mcpServers": {"bascule": started() or {"type": "sse", "url": url()}}}
 
 
 def say(**seen: Any) -> None:

@@ -6,7 +6,8 @@ import asyncio
 
 from mcp import ClientSession
 from mcp.client.sse import sse_client
-from said import ECHO, FAIL, SLEEP, say, url
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from said import ECHO, FAIL, SLEEP, say, started, url
 
 
 async def main() -> None:
@@ -15,7 +16,9 @@ async def main() -> None:
     async def see(done: float, total: float | None, message: str | None) -> None:
         progress.append(done)
 
-    async with sse_client(url()) as (read, write), ClientSession(read, write) as session:
+    command = started()
+    way = stdio_client(StdioServerParameters(**command)) if command else sse_client(url())
+    async with way as (read, write), ClientSession(read, write) as session:
         welcome = await session.initialize()
         listed = await session.list_tools()
         echoed = await session.call_tool(*ECHO)

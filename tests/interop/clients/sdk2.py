@@ -7,7 +7,8 @@ import sys
 
 from mcp import Client
 from mcp.client.sse import sse_client
-from said import ECHO, FAIL, SLEEP, say, url
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from said import ECHO, FAIL, SLEEP, say, started, url
 
 
 async def main() -> None:
@@ -16,7 +17,9 @@ async def main() -> None:
     async def see(done: float, total: float | None, message: str | None) -> None:
         progress.append(done)
 
-    async with Client(sse_client(url()), mode=sys.argv[2]) as client:
+    command = started()
+    way = stdio_client(StdioServerParameters(**command)) if command else sse_client(url())
+    async with Client(way, mode=sys.argv[2]) as client:
         listed = await client.list_tools()
         echoed = await client.call_tool(*ECHO)
         failed = await client.call_tool(*FAIL)

@@ -2,12 +2,13 @@
 
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
 const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js");
-const { ECHO, FAIL, SLEEP, url, say, run } = require("./said.cjs");
+const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
+const { ECHO, FAIL, SLEEP, started, url, say, run } = require("./said.cjs");
 
 run(async () => {
-  const transport = new SSEClientTransport(url());
+  const transport = started() ? new StdioClientTransport(started()) : new SSEClientTransport(url());
   let revision;
-  const setVersion = transport.setProtocolVersion.bind(transport);
+  const setVersion = transport.setProtocolVersion?.bind(transport) ?? (() => {});
   transport.setProtocolVersion = (version) => setVersion((revision = version));
   const client = new Client({ name: "ts-sdk1", version: "1" });
   await client.connect(transport);

@@ -1,11 +1,12 @@
 // The TypeScript SDK, second generation; the second argument is how it negotiates: auto or legacy.
 
 const { Client, SSEClientTransport } = require("@modelcontextprotocol/client");
-const { ECHO, FAIL, SLEEP, url, say, run } = require("./said.cjs");
+const { StdioClientTransport } = require("@modelcontextprotocol/client/stdio");
+const { ECHO, FAIL, SLEEP, started, url, say, run } = require("./said.cjs");
 
 run(async () => {
   const client = new Client({ name: "ts-sdk2", version: "1" }, { versionNegotiation: { mode: process.argv[3] } });
-  await client.connect(new SSEClientTransport(url()));
+  await client.connect(started() ? new StdioClientTransport(started()) : new SSEClientTransport(url()));
   const { tools } = await client.listTools();
   const echoed = await client.callTool(ECHO);
   const failed = await client.callTool(FAIL);
