@@ -91,40 +91,66 @@ def test_what_needs_a_bridge_says_how_to_start_one(bascule, command):
     assert "bascule serve" in refused.json["error"]["hint"]
 
 
-def test_a_plugin_that_is_not_installed_is_not_found_here_either(dev):
-    for command in (("enable", "x"), ("disable", "x"), ("remove", "x"), ("grant", "x", "--all"), ("grant", "x")):
-        assert dev(*command).code == exits.NOT_FOUND
+def test_commands_that_are_given_at_once_wait_for_one_another(dev, echo, plugin_copy):
+    names = ("one", "two", "three", "four")
+    for name in names:
+        manifest = plugin_copy(echo, name=name) / "plugin.yaml"
+        manifest.write_text(manifest.read_text().replace("mcp-fixture", name))
+    running = [dev.start("install", dev.folder.parent / name) for name in names]
+    assert [one.ended(seconds=100).code for one in running] == [0, 0, 0, 0]
+    assert set(states(dev)) == set(names)
+
+
+@pytest.mark.parametrize("command", [("enable", "x"), ("remove", "x"), ("grant", "x", "--all"), ("grant", "x")])
+def test_a_plugin_that_is_not_installed_is_not_found_here_either(bascule, command):
+    assert bascule(*command).code == exits.NOT_FOUND
 
 
 # --- where one runs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("N4.2.1", "N7.3")
-def test_a_running_bridge_carries_out_what_the_command_line_asks(dev, serving, echo):
+@pytest.fixture
+def hosting(dev, echo):
+    """A bridge that serves the fixture."""
+    installed(dev, echo)
+    running = dev.start("serve", "--json")
+    running.until('"serving"')
+    return running
+
+
+@pytest.mark.req("N10")
+def test_a_running_bridge_installs_grants_enables_and_removes(dev, serving, echo):
     installed(dev, echo)
     assert states(dev) == {"mcp-fixture": ("ready", True)}
-    status = dev("status", "--json").json
-    assert (status["running"], status["environment"], status["transports"]) == (True, "development", ["rest", "sse"])
-    assert "mcp-fixture.echo" in dev("tools").out
-    assert len(dev("tools", "--json").json["tools"]) == 6
-    assert dev("tools", "--json", "--group", "none").json["tools"] == []
-    assert "the host is ready" in dev("restart", "mcp-fixture").out
-    assert dev("disable", "mcp-fixture").code == 0
-    refused = dev("restart", "mcp-fixture")
-    assert (refused.code, refused.err.split(":")[0]) == (exits.PLUGIN, "PLUGIN_HOST_UNAVAILABLE")
-    assert dev("grant", "mcp-fixture").out.splitlines()[-1] == "mcp-fixture is disabled"
+    assert dev("grant", "mcp-fixture").out.splitlines()[-1] == "mcp-fixture is ready"
     assert "awaiting grants" in dev("grant", "mcp-fixture", "--none").out
     assert dev("remove", "mcp-fixture").code == 0
     assert states(dev) == {}
     assert dev("enable", "mcp-fixture").code == exits.NOT_FOUND
 
 
+@pytest.mark.req("N4.2.1", "N7.3", "N7.4")
+def test_a_running_bridge_restarts_and_disables(dev, hosting):
+    assert "the host is ready" in dev("restart", "mcp-fixture").out
+    assert dev("disable", "mcp-fixture").code == 0
+    refused = dev("restart", "mcp-fixture")
+    assert (refused.code, refused.err.split(":")[0]) == (exits.PLUGIN, "PLUGIN_HOST_UNAVAILABLE")
+    assert states(dev) == {"mcp-fixture": ("disabled", False)}
+
+
+def test_a_running_bridge_says_what_it_is_and_which_tools_it_has(dev, hosting):
+    status = dev("status", "--json").json
+    assert (status["running"], status["environment"]) == (True, "development")
+    assert {"rest", "sse"} <= set(status["transports"])
+    assert "mcp-fixture" in dev("status").out
+    assert "mcp-fixture.echo" in dev("tools").out
+    assert len(dev("tools", "--json").json["tools"]) == 6
+    assert dev("tools", "--json", "--group", "none").json["tools"] == []
+
+
 @pytest.mark.req("N5.5", "N9")
-def test_a_call_by_the_running_bridge_leaves_a_run_that_can_be_looked_at(dev, serving, echo):
-    installed(dev, echo)
+def test_a_call_by_the_running_bridge_ends_as_one_by_a_command(dev, hosting):
     assert json.loads(dev("call", "mcp-fixture.echo", '{"message": "hello"}').out)["message"] == "hello"
-    called = dev("call", "mcp-fixture.echo", "-", "--json", input='{"message": "hello"}').json
-    assert (called["output"]["message"], called["failed"]) == ("hello", False)
     failed = dev("call", "mcp-fixture.fail", "--json")
     assert (failed.code, failed.json["error"]["code"]) == (exits.FAILED, "MCP_TOOL_CALL_FAILED")
     assert failed.json["content"]
@@ -132,23 +158,30 @@ def test_a_call_by_the_running_bridge_leaves_a_run_that_can_be_looked_at(dev, se
     assert (wrong.code, wrong.json["error"]["code"]) == (exits.USAGE, "TOOL_ARGUMENTS_INVALID")
     missing = dev("call", "mcp-fixture.nothing", "--json")
     assert (missing.code, missing.json["error"]["code"]) == (exits.NOT_FOUND, "TOOL_NOT_FOUND")
-    url = dev("status", "--json").json["url"]
+    assert [run["state"] for run in dev("runs", "--json").json["runs"][:4]] == ["failed"] * 3 + ["finished"]
+
+
+@pytest.mark.req("N5.5", "N9")
+@pytest.mark.parametrize("far", [False, True], ids=["here", "by its address"])
+def test_a_call_leaves_a_run_that_can_be_looked_at(dev, hosting, far):
+    calls = [dev("call", "mcp-fixture.echo", '{"message": "hello"}', "--json").json for _ in range(2)]
+    called = calls[-1]
     owner = (dev.state / "owner.token").read_text().strip()
-    for where in ((), ("--url", url, "--token", owner)):
-        runs = dev("runs", "--json", *where).json["runs"]
-        states = ["failed", "failed", "failed", "finished", "finished"]
-        assert [run["state"] for run in runs[:5]] == states
-        assert dev("runs", "--json", "--limit", "1", "--before", runs[0]["id"], *where).json["runs"] == [runs[1]]
-        tree = dev("trace", called["trace"], *where).out
-        assert "└─ mcp-fixture.echo" in tree
-        assert f"trace {called['trace_id']}" in tree
-        assert " s\n" in tree  # when it began
-        told = dev("trace", called["trace"], "--json", *where).json
-        assert (told["run"]["state"], [step["id"] for step in told["steps"]]) == ("finished", [called["trace_id"]])
-        step = dev("trace", called["trace_id"], "--json", *where).json
-        assert (step["run"], step["steps"]) == (None, told["steps"])
-        assert dev("trace", called["trace_id"], *where).out.startswith("── mcp-fixture.echo")
-        assert dev("trace", "nothing", *where).code == exits.NOT_FOUND
+    url = json.loads((dev.state / "bridge.json").read_text())["url"]
+    where = ("--url", url, "--token", owner) if far else ()
+    runs = dev("runs", "--json", *where).json["runs"]
+    assert [run["id"] for run in runs[:2]] == [call["trace"] for call in reversed(calls)]
+    assert dev("runs", "--json", "--limit", "1", "--before", runs[0]["id"], *where).json["runs"] == [runs[1]]
+    tree = dev("trace", called["trace"], *where).out
+    assert "└─ mcp-fixture.echo" in tree
+    assert f"trace {called['trace_id']}" in tree
+    assert " s\n" in tree  # when it began
+    told = dev("trace", called["trace"], "--json", *where).json
+    assert (told["run"]["state"], [step["id"] for step in told["steps"]]) == ("finished", [called["trace_id"]])
+    step = dev("trace", called["trace_id"], "--json", *where).json
+    assert (step["run"], step["steps"]) == (None, told["steps"])
+    assert dev("trace", called["trace_id"], *where).out.startswith("── mcp-fixture.echo")
+    assert dev("trace", "nothing", *where).code == exits.NOT_FOUND
 
 
 def test_a_running_bridge_installs_only_from_below_its_plugin_roots(dev, serving, tmp_path):
@@ -163,8 +196,7 @@ def test_a_relative_directory_is_the_one_that_is_seen_from_here(dev, serving, ec
 
 
 @pytest.mark.req("N6.4")
-def test_the_log_of_a_server_is_shown_and_followed(dev, serving, echo, plugin_copy):
-    installed(dev, echo)
+def test_the_log_of_a_server_is_shown(dev, hosting):
     assert dev("logs", "mcp-fixture", "--json").json["plugin_id"] == "mcp-fixture"
     assert dev("logs", "nothing").code == exits.NOT_FOUND
     assert dev("logs", "mcp-fixture", "-f", "--json").code == exits.USAGE
@@ -213,9 +245,8 @@ def test_what_a_killed_bridge_left_is_no_bridge(dev, echo):
 # --- by its address ---------------------------------------------------------------------------------------
 
 
-def test_by_its_address_a_bridge_wants_a_token_and_what_it_is_good_for(dev, serving, echo):
-    installed(dev, echo)
-    url = dev("status", "--json").json["url"]
+def test_by_its_address_a_bridge_wants_a_token_and_what_it_is_good_for(dev, hosting):
+    url = json.loads((dev.state / "bridge.json").read_text())["url"]
     none = dev("plugins", "--url", url)
     assert (none.code, none.err.split(":")[0]) == (exits.REFUSED, "TOKEN_REQUIRED")
     reader = dev("token", "create", "reader", "--scope", "read", "--json").json["token"]

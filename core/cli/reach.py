@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...hookspecs import BridgeUnreachable
+from ...hookspecs import BridgeUnreachable, StateLocked
 from ..bridge import Bridge, state_directory
 from ..endpoint import find
 from ..settings import Settings
@@ -84,9 +84,18 @@ class Reach:
         return api
 
     def carry_out(self, there: Callable[[Api], T], here: Callable[[Bridge], Awaitable[T]]) -> T:
-        """Let the running bridge do it; where none runs, do it here under the lock, with the same code."""
-        api = self.api()
-        return there(api) if api is not None else run(self._here(here, remember=True))
+        """Let the running bridge do it; where none runs, do it here under the lock, with the same code.
+
+        Commands that are given at once wait for one another.
+        """
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while (api := self.api()) is None:
+            try:
+                return run(self._here(here, remember=True))
+            except StateLocked:  # another was quicker: nothing was done here
+                if time.monotonic() > deadline:
+                    raise
+        return there(api)
 
     def look(self, there: Callable[[Api], T], here: Callable[[Bridge], Awaitable[T]]) -> T:
         """The same for what changes nothing, and so takes no lock."""
