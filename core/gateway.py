@@ -109,6 +109,7 @@ class Gateway:
         self._events = events
         self._limits = limits
         self._callers: dict[Caller, _Slots] = {}
+        self._known: dict[int, tuple[Caller, _Slots]] = {}  # by identity, which lasts as long as the caller is held
 
     def tools(self, caller: Caller, exposure: Exposure) -> list[ToolDefinition]:
         """Every tool that ``caller`` may know, in the order of their ids."""
@@ -172,11 +173,18 @@ class Gateway:
 
     def _slots(self, caller: Caller) -> _Slots:
         """The caller's places on the road; those of callers who come again and again are kept."""
+        known = self._known.get(id(caller))  # mostly the very same value: its hash would cost more than this all
+        if known is not None:
+            return known[1]
         slots = self._callers.get(caller)
         if slots is None:
             if len(self._callers) >= _CALLERS_KEPT:
                 self._callers = {caller: slots for caller, slots in self._callers.items() if slots.count}
+                self._known.clear()
             slots = self._callers[caller] = _Slots(caller)
+        if len(self._known) >= _CALLERS_KEPT:
+            self._known.clear()
+        self._known[id(caller)] = caller, slots
         return slots
 
     def _find(self, passage: _Passage, exposure: Exposure) -> Entry:

@@ -44,6 +44,8 @@ class Registry:
         self._looks: dict[str, dict[str, str]] = {}  # a skeleton: for each plugin, the server's name that has it
         self._listed: tuple[Entry, ...] = ()
         self.watchers: set[Callable[[], None]] = set()
+        self.written: dict[tuple[str, str], bytes] = {}
+        """What the MCP edge wrote of a tool, by its id and the way of its name; empty again with every change."""
 
     def find(self, name: str) -> Entry | None:
         """The tool of this id or alias."""
@@ -102,6 +104,7 @@ class Registry:
     def _relist(self) -> None:
         everything = [entry for entries in self._by_plugin.values() for entry in entries]
         self._listed = tuple(sorted(everything, key=lambda entry: entry.tool.name))
+        self.written.clear()
         self._looks = {}
         for entry in everything:
             remote = _remote(entry.tool.name)

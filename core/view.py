@@ -59,6 +59,7 @@ class View:
                 road=self._road,
                 converter=bridge.converter("mcp"),
                 watchers=bridge.registry.watchers,
+                written=bridge.registry.written,
                 run=run.id,
             )
             await session.run()

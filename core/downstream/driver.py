@@ -93,7 +93,8 @@ class Road(Protocol):
 
 
 class Downstream:
-    """One client's session. ``watchers`` are called when the registry holds other tools."""
+    """One client's session. ``watchers`` are called when the registry holds other tools, ``written`` are those it holds
+    as they were written for other sessions."""
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class Downstream:
         road: Road,
         converter: ToolConverter,
         watchers: set[Callable[[], None]],
+        written: dict[tuple[str, str], bytes] | None = None,
         run: str | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -114,6 +116,7 @@ class Downstream:
         self._road = road
         self._converter = converter
         self._watchers = watchers
+        self._written = {} if written is None else written
         self._run = run
         self._client: codec.ClientInfo | None = None
         self._initialized = False
@@ -236,7 +239,7 @@ class Downstream:
         for tool in self._road.tools(self._caller):
             if tool.name <= after:
                 continue
-            written = encode(self._described(tool))
+            written = self._described(tool)
             if len(written) >= most:
                 log.warning(
                     "%s takes %d bytes and can't be listed to %s", tool.name, len(written), self._caller.session
@@ -249,9 +252,14 @@ class Downstream:
             last = tool.name
         return {"tools": page}
 
-    def _described(self, tool: ToolDefinition) -> JsonObject:
-        written = self._converter.write_tool(tool)
-        return {**written, "name": tool.alias} if self._options.names == "flat" else written
+    def _described(self, tool: ToolDefinition) -> bytes:
+        key = tool.name, self._options.names
+        written = self._written.get(key)
+        if written is None:
+            shown = self._converter.write_tool(tool)
+            written = encode({**shown, "name": tool.alias} if self._options.names == "flat" else shown)
+            self._written[key] = written
+        return written
 
     def _call(self, request: Request, client: codec.ClientInfo) -> None:
         name, arguments = codec.read_call(request.params)

@@ -90,15 +90,16 @@ class Rows:
         if value is None:
             return None, None
         encoded = _json(value)
-        size, limit, reach = len(encoded), self._limit, self._redactor.reach
-        if self.waiting + min(size, limit) > _WAITING_BYTES:
+        size, limit = len(encoded), self._limit
+        kept_bytes = limit if size > limit else size
+        if self.waiting + kept_bytes > _WAITING_BYTES:
             return None, size
-        self.waiting += min(size, limit)
-        # Redacted before it is cut: of a secret that the cut divides, the rest would not be seen as one.
-        redacted = self._redactor.redact(encoded[: limit + reach].decode("utf-8", "ignore"))
+        self.waiting += kept_bytes
         if size <= limit:
-            return redacted, size
-        kept = redacted.encode()
+            return self._redactor.redact(encoded.decode("utf-8", "ignore")), size
+        # Redacted before it is cut: of a secret that the cut divides, the rest would not be seen as one.
+        reach = self._redactor.reach
+        kept = self._redactor.redact(encoded[: limit + reach].decode("utf-8", "ignore")).encode()
         end = min(limit, len(kept) - (reach if size > limit + reach else 0))
         return f"{kept[: max(end, 0)].decode('utf-8', 'ignore')}… [cut off, {size} bytes in all]", size
 
