@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import marshal
 import os
 import sys
 import tempfile
@@ -51,7 +51,7 @@ class Orders:
             "confine": self.confine,
             "cgroup": None if leaf is None else str(leaf.path),
         }
-        return json.dumps(spec).encode()
+        return marshal.dumps(spec)
 
 
 class _Protocol(SubprocessStreamProtocol):

@@ -61,9 +61,9 @@ class LandlockLauncher:
         confine = {
             "uid": uid,
             "processes": isolation.processes,
-            "handled": _handled(version(), network).hex(),
+            "handled": _handled(version(), network),
             "rules": [(os.fspath(path), access) for path, access in _rules(plan, version())],
-            "seccomp": program.hex(),
+            "seccomp": program,
         }
         orders = Orders(plan.argv, plan.env, str(plan.cwd), places.bounds(isolation), confine=confine)
         return await supervise(plan, orders, cgroup.leaf(isolation.memory_mb, isolation.processes))

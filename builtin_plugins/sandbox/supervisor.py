@@ -8,28 +8,36 @@ gets away from it by losing its parents.
 What it does, in order: start the one child as the specification says; hand on the bridge's ``T`` (SIGTERM to the
 server's processes); when the child has ended or the control pipe has, stop and kill whatever is left below it; end as
 the child ended.
+
+Every server's start waits for this one's, so it imports little: not ``json``, not ``signal`` (which needs ``enum``),
+not ``typing``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
+import marshal
 import os
 import resource
 import select
-import signal
 import struct
 import sys
 import time
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _SET_PDEATHSIG, _SET_SECCOMP, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 22, 36, 38
 _SECCOMP_MODE_FILTER = 2
 _ON_LINUX = sys.platform == "linux"
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _PATH_BENEATH = 1
-_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGHUP, _SIGINT, _SIGKILL, _SIGPIPE, _SIGTERM = 1, 2, 9, 13, 15
+_SIGSTOP = 19 if _ON_LINUX else 17
+_ASKING = (_SIGTERM, _SIGINT, _SIGHUP)
+_DEFAULT, _IGNORED = 0, 1
+_REAP_MILLISECONDS = 1_000  # how long a daemon's remains may lie
 _SIGNALLED = 128  # bubblewrap and shells say so that a signal ended the child
 _GONE_SECONDS = 5.0
 
@@ -37,25 +45,21 @@ _GONE_SECONDS = 5.0
 def main(control: int, specification: int) -> NoReturn:
     """Supervise one child until it, or the bridge, has ended."""
     with os.fdopen(specification, "rb") as file:
-        spec = json.load(file)
+        spec = marshal.loads(file.read())  # noqa: S302 - written by the bridge, for this interpreter
     os.set_inheritable(control, False)
     if _ON_LINUX:
         _prctl(_SET_SUBREAPER, 1)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in _ASKING:  # only the bridge ends it: a supervisor that went first would leave others behind
-        signal.signal(number, signal.SIG_IGN)
+        _on_signal(number, _IGNORED)
     child = os.fork()
     if child == 0:
         _become(spec)
     _let_go(spec)
-    status = _watch(child, control, woken, spec["inner"])
+    status = _watch(child, control, spec["inner"])
     if _ON_LINUX:
         _end_all()
     else:
-        _signal_group(child, signal.SIGKILL)
+        _signal_group(child, _SIGKILL)
     _end_as(status, spec["inner"])
 
 
@@ -65,9 +69,8 @@ def main(control: int, specification: int) -> NoReturn:
 def _become(spec: dict[str, Any]) -> NoReturn:
     """Turn this new process into the child; never returns."""
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGPIPE, *_ASKING):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (_SIGPIPE, *_ASKING):
+            _on_signal(number, _DEFAULT)
         os.setsid()
         _enter_cgroup(spec.get("cgroup"))
         if _ON_LINUX:
@@ -79,7 +82,7 @@ def _become(spec: dict[str, Any]) -> NoReturn:
         if spec.get("confine") is not None:
             _confine(spec["confine"])
         if _ON_LINUX:
-            _prctl(_SET_PDEATHSIG, signal.SIGKILL)  # after the change of uid, which clears it
+            _prctl(_SET_PDEATHSIG, _SIGKILL)  # after the change of uid, which clears it
         os.chdir(spec["cwd"])
         os.execve(spec["executable"], spec["argv"], spec["env"])  # noqa: S606 - there is no shell
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not go on as the supervisor
@@ -116,12 +119,12 @@ def _confine(spec: dict[str, Any]) -> None:
         os.setresuid(spec["uid"], spec["uid"], spec["uid"])
     _limit(resource.RLIMIT_NPROC, spec["processes"] + _tasks_of_this_user())
     _prctl(_SET_NO_NEW_PRIVILEGES, 1)
-    handled = bytes.fromhex(spec["handled"])
+    handled = spec["handled"]
     ruleset = _syscall(_LANDLOCK_CREATE, handled, len(handled), 0)
     for fd, access in rules:
         _syscall(_LANDLOCK_ADD, ruleset, _PATH_BENEATH, struct.pack("=Qi", access, fd), 0)
     _syscall(_LANDLOCK_RESTRICT, ruleset, 0)
-    program = bytes.fromhex(spec["seccomp"])
+    program = spec["seccomp"]
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     _prctl(_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header))
@@ -138,6 +141,12 @@ def _tasks_of_this_user() -> int:
             except OSError:
                 continue
     return count
+
+
+def _on_signal(number: int, action: int) -> None:
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    libc.signal(number, action)
 
 
 def _prctl(option: int, *arguments: Any) -> None:
@@ -170,19 +179,21 @@ def _let_go(spec: dict[str, Any]) -> None:
     os.chdir("/")
 
 
-def _watch(child: int, control: int, woken: int, inner: int) -> int | None:
+def _watch(child: int, control: int, inner: int) -> int | None:
     """Wait; return the child's wait status, ``None`` where the bridge was the first to go."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
-    poll.register(woken, select.POLLIN)
+    if hasattr(os, "pidfd_open"):
+        poll.register(os.pidfd_open(child), select.POLLIN)
+        pause = _REAP_MILLISECONDS
+    else:
+        pause = 50
     while True:
-        for fd, _ in poll.poll():
+        for fd, _ in poll.poll(pause):
             if fd == control:
                 if not os.read(control, 1):
                     return None
                 _ask_to_end(child, inner)
-            else:
-                os.read(woken, 4096)
         status = _reap(child)
         if status is not None:
             return status
@@ -205,12 +216,12 @@ def _reap(child: int) -> int | None:
 def _ask_to_end(child: int, inner: int) -> None:
     """Send SIGTERM to the server's processes; the first ``inner`` generations are the sandbox's own."""
     if not _ON_LINUX:
-        _signal_group(child, signal.SIGTERM)
+        _signal_group(child, _SIGTERM)
         return
     for generation, pids in enumerate(_generations()):
         if generation >= inner:
             for pid in pids:
-                _signal(pid, signal.SIGTERM)
+                _signal(pid, _SIGTERM)
 
 
 def _end_all() -> None:
@@ -220,10 +231,10 @@ def _end_all() -> None:
         stopped: set[int] = set()
         while found := {pid for pids in _generations() for pid in pids} - stopped:
             for pid in found:
-                _signal(pid, signal.SIGSTOP)
+                _signal(pid, _SIGSTOP)
             stopped |= found
         for pid in stopped:
-            _signal(pid, signal.SIGKILL)
+            _signal(pid, _SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -233,14 +244,18 @@ def _end_all() -> None:
 
 
 def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:  # noqa: SIM105 - contextlib would cost more than all the rest
         os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def _signal_group(leader: int, number: int) -> None:
     """Where the system names no children: whoever left the session is missed."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:  # noqa: SIM105
         os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def _generations() -> list[list[int]]:
@@ -275,7 +290,7 @@ def _end_as(status: int | None, inner: int) -> NoReturn:
         code = _SIGNALLED - code
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        _on_signal(-code, _DEFAULT)
         os.kill(os.getpid(), -code)
         code = _SIGNALLED - code
     os._exit(code & 0xFF)
