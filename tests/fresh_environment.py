@@ -10,7 +10,10 @@ import sysconfig
 import venv
 from pathlib import Path
 
-SCRIPT = "#!{python}\nfrom bascule.core.cli import main\n\nmain()\n"
+# by way of a shell: a first line takes no path with blanks
+SCRIPT = """#!/bin/sh
+exec "{python}" -c 'from bascule.core.cli import main; main()' "$@"
+"""
 
 
 class FreshEnvironment:

@@ -31,10 +31,10 @@ BROKEN = {
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.req("D4", "D5")]
 
 
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[FreshEnvironment, dict[str, str]]:
+@pytest.fixture
+def everything(tmp_path: Path) -> tuple[FreshEnvironment, dict[str, str]]:
     """One environment with all of them, installed by pip in one go."""
-    folder = tmp_path_factory.mktemp("examples")
+    folder = tmp_path
     environment = FreshEnvironment(folder / "fresh")
     sources = folder / "sources"
     shutil.copytree(HOOK_PLUGINS, sources, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,7 +56,7 @@ def bascule(everything: tuple[FreshEnvironment, dict[str, str]], *arguments: str
     return json.loads(run.stdout)
 
 
-def test_each_is_told_with_its_distribution_and_version_and_the_broken_ones_with_their_reasons(everything):
+def test_pip_installs_all_of_them_and_each_is_told_for_what_it_is(everything):
     shown = {plugin["distribution"]: plugin for plugin in bascule(everything, "hooks")["hook_plugins"]}
     for name, project in PROJECTS.items():
         plugin = shown[name]
@@ -66,8 +66,7 @@ def test_each_is_told_with_its_distribution_and_version_and_the_broken_ones_with
         assert bool(plugin["error"]) == (name in BROKEN)
         assert bool(plugin["offers"]) == (name not in BROKEN)
 
-
-def test_the_emergency_brake_turns_all_of_them_off_unseen(everything):
+    # the brake for an emergency turns all of them off, unseen
     names = [name for project in PROJECTS.values() for name in project["entry-points"]["bascule.plugins"]]
     shown = bascule(everything, "hooks", BASCULE_DISABLED_HOOK_PLUGINS=",".join(names))["hook_plugins"]
     states = {plugin["name"]: plugin["state"] for plugin in shown}

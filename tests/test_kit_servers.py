@@ -21,7 +21,7 @@ unix = example("bascule-unix-server")
 
 
 class Suite(ServerTransportSuite):
-    seconds = 3.0
+    seconds = 8.0
     kind: Any = unix.UnixServer
 
     def make(self, exposure: Exposure, folder: Path) -> Any:
