@@ -270,3 +270,12 @@ def flags_in(definition: Mapping[str, Any]) -> list[str]:
         if _PRIVATE_USE.search(text):
             flags.append(f"{where} holds characters whose look no standard says")
     return flags
+
+
+def about_instructions(text: str | None) -> list[str]:
+    """What an approver should know of a server's instructions; no client is given them."""
+    if not text:
+        return []
+    fault = fault_of(text, DESCRIPTION_LENGTH)
+    told = ([] if fault is None else [fault]) + flags_in({"instructions": text})
+    return [f"what the server says of itself: {each}" for each in told]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from ...hookspecs import (
     ApprovalState,
     ApprovalView,
     BasculeError,
-    CommandView,
     Isolation,
     JsonObject,
     LaunchPlan,
@@ -46,6 +44,7 @@ from ..trust import (
     Signature,
     Signed,
     Verdict,
+    command_view,
     differences,
     judge,
     tool_digest,
@@ -264,7 +263,7 @@ class Approving:
             pending=state is not ApprovalState.COMPLETE
             or bool(said)
             or any(tool.state in ("new", "changed") for tool in tools),
-            command=_command(look),
+            command=command_view(look),
             manifest=look.facts["manifest"],
             tree=look.tree.digest,
             files=len(look.tree.entries),
@@ -277,7 +276,7 @@ class Approving:
             tools=tools,
             instructions=None if listed is None else listed.instructions,
             difference=difference + said,
-            warnings=(*look.warnings, *_about_instructions(listed)),
+            warnings=(*look.warnings, *hygiene.about_instructions(listed and listed.instructions)),
             approved_at=None if approval is None else _moment(approval.approved_at),
         )
 
@@ -352,36 +351,6 @@ def _state(approval: Approval | None) -> ApprovalState:
 
 def _name(look: Look) -> str:
     return "" if look.launcher is None else look.launcher.name
-
-
-def _command(look: Look) -> CommandView | None:
-    request, plan = look.request, look.plan
-    if request is None:
-        return None
-    if plan is None:  # a package that is still to be fetched
-        declared, passed = tuple(sorted(request.env)), tuple(sorted(request.pass_env))
-        return CommandView("", "", "", tuple(request.argv), str(request.cwd), (), declared, passed)
-    return CommandView(
-        executable=str(plan.executable),
-        resolved=os.path.realpath(plan.executable),
-        sha256=look.facts["executable"]["sha256"],
-        argv=tuple(plan.argv),
-        cwd=str(plan.cwd),
-        environment=tuple(sorted(plan.env)),
-        declared=tuple(sorted(request.env)),
-        passed=tuple(sorted(request.pass_env)),
-    )
-
-
-def _about_instructions(listed: Pins | None) -> list[str]:
-    """What an approver should know of the server's instructions; no client is given them."""
-    if listed is None or not listed.instructions:
-        return []
-    fault = hygiene.fault_of(listed.instructions, hygiene.DESCRIPTION_LENGTH)
-    hidden = [] if fault is None else [f"what the server says of itself {fault}"]
-    return hidden + [
-        f"what the server says of itself: {flag}" for flag in hygiene.flags_in({"instructions": listed.instructions})
-    ]
 
 
 def _said(approval: Approval | None, listed: Pins | None) -> tuple[str, ...]:

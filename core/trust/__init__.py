@@ -6,7 +6,7 @@ Nothing here starts a plugin.
 
 from .facts import command_digest, differences, whole_digest
 from .kept import Approval, InState, Kept
-from .look import Look, Looker, read_plugin
+from .look import Look, Looker, command_view, read_plugin
 from .packages import Packages
 from .pins import INSTRUCTIONS, Pins, Verdict, judge, tool_digest
 from .reviewed import InFile
@@ -28,6 +28,7 @@ __all__ = [
     "Signed",
     "Verdict",
     "command_digest",
+    "command_view",
     "differences",
     "judge",
     "listing",

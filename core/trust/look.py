@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...hookspecs import ClientTransport, Isolation, Launcher, LaunchPlan, LaunchRequest
+from ...hookspecs import ClientTransport, CommandView, Isolation, Launcher, LaunchPlan, LaunchRequest
 from ..admission import requested
 from ..credentials import sealed
 from ..launching import interpreter_of_environment
@@ -88,6 +88,26 @@ class Looker:
             facts["packages"] = dict(fetched.entries)
         warnings = tuple(_warnings(launcher, request, tree, outside))
         return Look(facts, tree, request, plan, launcher, run, warnings)
+
+
+def command_view(look: Look) -> CommandView | None:
+    """What would be started, as an approver is shown it; ``None`` where nothing is."""
+    request, plan = look.request, look.plan
+    if request is None:
+        return None
+    if plan is None:  # a package that is still to be fetched
+        declared, passed = tuple(sorted(request.env)), tuple(sorted(request.pass_env))
+        return CommandView("", "", "", tuple(request.argv), str(request.cwd), (), declared, passed)
+    return CommandView(
+        executable=str(plan.executable),
+        resolved=os.path.realpath(plan.executable),
+        sha256=look.facts["executable"]["sha256"],
+        argv=tuple(plan.argv),
+        cwd=str(plan.cwd),
+        environment=tuple(sorted(plan.env)),
+        declared=tuple(sorted(request.env)),
+        passed=tuple(sorted(request.pass_env)),
+    )
 
 
 class _Places:
