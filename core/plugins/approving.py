@@ -276,7 +276,7 @@ class Approving:
             tools=tools,
             instructions=None if listed is None else listed.instructions,
             difference=difference + said,
-            warnings=(*look.warnings, *hygiene.about_instructions(listed and listed.instructions)),
+            warnings=(*look.warnings, *hygiene.about_instructions(None if listed is None else listed.instructions)),
             approved_at=None if approval is None else _moment(approval.approved_at),
         )
 
