@@ -19,7 +19,7 @@ WORK: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "sqlite": [("create_table", {"query": "CREATE TABLE t (a TEXT)"}), ("list_tables", {})],
     "fetch": [],
     "everything": [("echo", {"message": "here"})],
-    "filesystem": [("write_file", {"path": "files/a", "content": "x"}), ("read_text_file", {"path": "files/a"})],
+    "filesystem": [("write_file", {"path": "a", "content": "x"}), ("read_text_file", {"path": "a"})],
     "memory": [("create_entities", {"entities": [{"name": "kiwi", "entityType": "bird", "observations": []}]})],
     "sequential-thinking": [
         ("sequentialthinking", {"thought": "x", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1})
