@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
@@ -176,7 +175,13 @@ def test_what_is_pasted_names_the_owners_token(tmp_path):
     shown = directions(RestSettings(bind="::1", port=9000), tmp_path)
     assert shown.url == "http://[::1]:9000"
     assert str(tmp_path / "owner.token") in shown.paste["curl"]
-    assert json.dumps(dict(shown.paste))
+    quoted = directions(RestSettings(), tmp_path / "it's here").paste["curl"]
+    printed = subprocess.run(
+        ["sh", "-c", quoted.replace("curl", "echo").replace("cat ", "echo ")], capture_output=True, check=True
+    )
+    assert printed.stdout.decode().split(" Bearer ")[1].startswith(f"{tmp_path}/it's here/owner.token http://")
+    behind = directions(RestSettings(bind="0.0.0.0", allowed_hosts=frozenset({"bridge:80"})), tmp_path)
+    assert behind.url == "http://bridge:80"
 
 
 @pytest.mark.req("D4")

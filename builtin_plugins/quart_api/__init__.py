@@ -7,6 +7,7 @@ shapes and its errors; ``/openapi.json`` and ``/docs`` are made from that.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -94,8 +95,10 @@ def address(settings: RestSettings) -> str:
 
 def directions(settings: RestSettings, state: Path) -> Directions:
     """Where the documents are, and how the owner makes the first call."""
-    url = address(settings)
-    command = f"curl -H \"Authorization: Bearer $(cat '{state / 'owner.token'}')\" {url}/api/tools"
+    wildcard = settings.bind in ("0.0.0.0", "::")  # noqa: S104 - nobody calls it by that name from elsewhere
+    url = f"http://{min(settings.allowed_hosts)}" if wildcard and settings.allowed_hosts else address(settings)
+    secret = f"$(cat {shlex.quote(str(state / 'owner.token'))})"
+    command = f'curl -H "Authorization: Bearer {secret}" {url}/api/tools'
     return Directions(url, {"documents": f"{url}/docs", "curl": command})
 
 
