@@ -240,16 +240,13 @@ async def test_closing_the_request_cancels_the_call_at_the_tools_server(
     async with serve_rest(settings, http_server, plugin_copy(variant("witness"), patient)) as api:
         waits = "fx-witness.wait"
 
-        async def seen():
-            return (await api.call("fx-witness.seen")).json()["output"]
-
         calling = asyncio.create_task(api.call(waits, {"seconds": 600}, headers={"accept": accept}))
         async with asyncio.timeout(60):
-            while not any(call["tool"] == "wait" for call in (await seen())["calls"]):
+            while not any(call["tool"] == "wait" for call in (await seen(api))["calls"]):
                 pass
             calling.cancel()
             await asyncio.gather(calling, return_exceptions=True)
-            while not (await seen())["cancels"]:
+            while not (await seen(api))["cancels"]:
                 pass
             while not (
                 left := [
@@ -310,3 +307,32 @@ async def test_a_reader_that_left_is_forgotten(settings, http_server, echo, unti
             async with api.http.stream("GET", "/api/events") as answer:
                 assert await anext(aiter(answer.aiter_lines())) == ": listening"
         await until(lambda: not api.bridge._events._readers, 30)
+
+
+async def test_past_the_bound_no_more_readers_are_taken(settings, http_server, monkeypatch):
+    monkeypatch.setattr("bascule.builtin_plugins.quart_api.front._MOST_LISTENERS", 1)
+    async with serve_rest(settings, http_server) as api, api.http.stream("GET", "/api/events") as answer:
+        assert await anext(aiter(answer.aiter_lines())) == ": listening"
+        problem(await api.http.get("/api/events"), 429, "REQUEST_REFUSED")
+
+
+async def test_calls_past_the_bound_of_one_token_are_turned_away(settings, http_server, variant, plugin_copy):
+    use = settings.with_(limits={"calls_per_caller": 2})
+    async with serve_rest(use, http_server, plugin_copy(variant("witness"), patient)) as api:
+        other = api.token("other", "call")
+        waiting = [asyncio.create_task(api.call("fx-witness.wait", {"seconds": 600})) for _ in range(2)]
+        async with asyncio.timeout(60):
+            while sum(call["tool"] == "wait" for call in (await seen(api, other))["calls"]) < 2:
+                pass
+        problem(await api.call("fx-witness.ping"), 429, "TOOL_BUSY")
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        async with asyncio.timeout(60):
+            while (await api.call("fx-witness.ping")).status_code == 429:
+                pass
+
+
+async def seen(api, headers=None):
+    """What reached the server of the plugin `witness`."""
+    return (await api.call("fx-witness.seen", headers=headers)).json()["output"]
