@@ -206,3 +206,20 @@ def test_the_bridge_that_runs_takes_the_yes_and_lets_tools_out_at_once(bascule, 
     assert (view["tools"], view["quarantined"]) == (["fx-turncoat.ping"], ["fx-turncoat.announce"])
     assert bascule("approve", "fx-turncoat", "--yes").code == 0
     assert serving.ended(signal.SIGTERM).code == 0
+
+
+@pytest.mark.req("N6.11")
+def test_check_says_that_a_package_is_fetched_and_warns_of_one_that_is_not_pinned(bascule, folder):
+    manifest = folder / "plugin.yaml"
+    text = manifest.read_text().replace("command: python3", "command: uvx")
+    manifest.write_text(text.replace("[server.py]", "['some-server==1.2']"))
+    nowhere = {"PATH": str(Path(bascule.program[0]).parent)}  # there is no uvx
+    shown = bascule("check", folder, "--json", env=nowhere).json
+    assert shown["command"]["argv"] == ["uvx", "some-server==1.2"]
+    assert any("an approval fetches some-server==1.2" in warning for warning in shown["warnings"])
+    manifest.write_text(text.replace("[server.py]", "['some-server']"))
+    (bascule.folder / "uvx").write_text("#!/bin/sh\n")
+    (bascule.folder / "uvx").chmod(0o755)
+    here = {"PATH": f"{bascule.folder}:{nowhere['PATH']}"}
+    shown = bascule("check", folder, "--json", env=here).json
+    assert any("some-server==1.2.3" in warning for warning in shown["warnings"])

@@ -12,6 +12,7 @@ from ...hookspecs import (
     Isolation,
     LaunchPlan,
     LaunchRequest,
+    PackageNotFound,
     PackageUnpinned,
     PluginIsolationUnavailable,
     TrustApprovalRequired,
@@ -60,8 +61,14 @@ def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, An
     keepers = Keepers(settings, lineup.launchers, state_directory(settings))
     keeping, refusal = _keeping(keepers, manifest)
     isolation = Isolation.NONE if keeping is None else keeping.isolation
-    planner = Planner(settings.executables)
-    plan = None if request is None else planner.plan(request, settings.limits, keepers.request(manifest), isolation)
+    plan = None
+    if request is not None:
+        try:
+            asked = keepers.request(manifest)
+            plan = Planner(settings.executables).plan(request, settings.limits, asked, isolation)
+        except PackageNotFound:
+            if not _is_fetched(request):
+                raise
     return {
         "id": manifest.id,
         "name": manifest.name,
@@ -71,7 +78,7 @@ def _report(directory: Path, settings: Settings, lineup: Lineup) -> dict[str, An
         "transport": manifest.transport,
         "permissions": sorted(requested(manifest)),
         "tools": list(manifest.tools),
-        "command": None if plan is None or request is None else _command(plan, request),
+        "command": None if request is None else _command(plan, request),
         "launcher": None if keeping is None else keeping.launcher.name,
         "isolation": str(isolation),
         "sandbox": None if plan is None else _sandbox(plan, isolation),
@@ -103,12 +110,20 @@ def _sandbox(plan: LaunchPlan, isolation: Isolation) -> dict[str, Any] | None:
     }
 
 
-def _command(plan: LaunchPlan, request: LaunchRequest) -> dict[str, Any]:
+def _is_fetched(request: LaunchRequest) -> bool:
+    """Whether an approval fetches what this runs: its runner need not be there then."""
+    try:
+        return read_run(request.argv) is not None
+    except PackageUnpinned:
+        return False
+
+
+def _command(plan: LaunchPlan | None, request: LaunchRequest) -> dict[str, Any]:
     return {
-        "executable": str(plan.executable),
-        "argv": list(plan.argv),
-        "cwd": str(plan.cwd),
-        "environment": sorted(plan.env),
+        "executable": request.argv[0] if plan is None else str(plan.executable),
+        "argv": list(request.argv if plan is None else plan.argv),
+        "cwd": str(request.cwd),
+        "environment": [] if plan is None else sorted(plan.env),
         "declared_environment": {name: _shown(name, value) for name, value in request.env.items()},
         "passed_from_host": list(request.pass_env),
     }
@@ -127,8 +142,11 @@ def _warnings(
     if starts_process and keeping is not None and keeping.isolation is Isolation.NONE:
         warnings.append("it would run with all your rights; outside environment development it is refused")
     try:
-        if request is not None:
-            read_run(request.argv)
+        if request is not None and (run := read_run(request.argv)) is not None:
+            specs = ", ".join(run.specs)
+            warnings.append(
+                f"outside environment development an approval fetches {specs}, and a start takes it from there"
+            )
     except PackageUnpinned as error:
         warnings.append(f"{error.message}; {error.hint}; outside environment development it is refused")
     if not manifest.tools:

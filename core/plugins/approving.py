@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ...hookspecs import (
     ApprovalOutdated,
@@ -23,11 +22,8 @@ from ...hookspecs import (
     LaunchPlan,
     PackageUnsafe,
     PluginContributionInvalid,
-    ToolApproval,
-    ToolResult,
     TrustApprovalRequired,
 )
-from .. import hygiene
 from ..admission import Admission
 from ..hosting import Host
 from ..manifest import Manifest
@@ -44,13 +40,11 @@ from ..trust import (
     Signature,
     Signed,
     Verdict,
-    command_view,
     differences,
     judge,
-    tool_digest,
     verify,
-    whole_digest,
 )
+from .approval import Nowhere, Shown, listed_of, state_of
 from .hosts import Hosts
 from .house import House
 from .installed import Installed
@@ -170,7 +164,7 @@ class Approving:
         free = look.launcher is not None and look.launcher.isolation is Isolation.NONE
         if free and self.required and not unsandboxed:
             raise ApprovalOutdated(
-                f"{plugin.id} would run with all your rights: the launcher {_name(look)!r} isolates nothing",
+                f"{plugin.id} would run with all your rights: the launcher {look.launcher_name!r} isolates nothing",
                 hint="choose a launcher that isolates, or say so expressly: bascule approve --unsandboxed",
             )
         if look.run is not None:
@@ -212,7 +206,7 @@ class Approving:
 
     async def _release(self, plugin: Installed, approval: Approval, tools: Sequence[str] | None) -> Approval:
         """Take ``tools`` out of quarantine, or all; unknown names are refused."""
-        pins, listed = approval.pins or Pins(), self._listed(plugin, approval)
+        pins, listed = approval.pins or Pins(), listed_of(plugin, approval)
         waiting = _quarantined(plugin.id, judge(pins, list(listed.tools.values()), listed.instructions))
         wanted = set(waiting if tools is None else tools)
         unknown = sorted(wanted - waiting.keys())
@@ -224,7 +218,7 @@ class Approving:
         names = {tool_id(plugin.id, name): name for name in listed.tools}
         added = {names[tool]: listed.tools[names[tool]] for tool in wanted if tool in names}
         await asyncio.to_thread(
-            self._admission(plugin.manifest).admit, list(added.values()), _Nowhere(), frozenset(), whole=False
+            self._admission(plugin.manifest).admit, list(added.values()), Nowhere(), frozenset(), whole=False
         )
         said = listed.instructions if INSTRUCTIONS in wanted else pins.instructions
         released = Pins({**pins.tools, **added}, said)
@@ -235,7 +229,7 @@ class Approving:
 
     def _known(self, plugin: Installed) -> Approval | None:
         approval = self._kept.get(plugin.manifest)
-        plugin.approval = _state(approval)
+        plugin.approval = state_of(approval)
         return approval
 
     async def _look(self, manifest: Manifest) -> Look:
@@ -245,92 +239,10 @@ class Approving:
         return Admission(manifest, self._hosts.converter(), self._house.lineup.permissions)
 
     def _view(self, plugin: Installed, approval: Approval | None, look: Look) -> ApprovalView:
-        state, difference = _state(approval), tuple[str, ...]()
-        if approval is not None and approval.digest != look.digest:
-            state = ApprovalState.CHANGED
-            difference = differences(approval.facts, look.facts)
-        listed = None if approval is None or state is ApprovalState.CHANGED else self._listed(plugin, approval)
-        tools = () if approval is None or listed is None else self._tools(plugin.manifest, approval.pins, listed)
-        said = _said(approval, listed)
-        digest = look.digest if listed is None else whole_digest(look.digest, listed)
-        plugin.approval = state
-        isolation = {key: value for key, value in look.facts["isolation"].items() if key not in ("launcher", "tier")}
-        return ApprovalView(
-            plugin_id=plugin.id,
-            state=state,
-            digest=digest,
-            required=self.required,
-            pending=state is not ApprovalState.COMPLETE
-            or bool(said)
-            or any(tool.state in ("new", "changed") for tool in tools),
-            command=command_view(look),
-            manifest=look.facts["manifest"],
-            tree=look.tree.digest,
-            files=len(look.tree.entries),
-            permissions=tuple(look.facts["permissions"]),
-            launcher=_name(look),
-            tier="" if look.launcher is None else look.launcher.isolation.value,
-            isolation=isolation,
-            source=look.facts["source"],
-            signature=str(self._signature(plugin, look)),
-            tools=tools,
-            instructions=None if listed is None else listed.instructions,
-            difference=difference + said,
-            warnings=(*look.warnings, *hygiene.about_instructions(None if listed is None else listed.instructions)),
-            approved_at=None if approval is None else _moment(approval.approved_at),
-        )
-
-    def _listed(self, plugin: Installed, approval: Approval) -> Pins:
-        """What the server lists, as far as it is known: now, at the one start, or when it was approved."""
-        if approval.pins is None:
-            return approval.seen or Pins()
-        return plugin.listed or approval.seen or approval.pins
-
-    def _tools(self, manifest: Manifest, pins: Pins | None, listed: Pins) -> tuple[ToolApproval, ...]:
-        verdict = judge(pins or Pins(), list(listed.tools.values()), listed.instructions)
-        shown = []
-        for name, definition in sorted(listed.tools.items()):
-            state = "approved" if name not in verdict.quarantined else "changed"
-            if pins is None or name not in pins.tools:
-                state = "new"
-            difference = () if pins is None else verdict.quarantined.get(name, ())
-            shown.append(self._tool(manifest, definition, state, difference))
-        for name, definition in () if pins is None else sorted(pins.tools.items()):
-            if name in verdict.missing:
-                shown.append(self._tool(manifest, definition, "missing", ("approved, and no longer listed",)))
-        return tuple(shown)
-
-    def _tool(
-        self, manifest: Manifest, definition: JsonObject, state: str, difference: tuple[str, ...]
-    ) -> ToolApproval:
-        """One tool as it would be registered; one that can't be is shown as far as it can."""
-        try:
-            (entry,) = self._admission(manifest).admit([definition], _Nowhere(), frozenset(), whole=False)
-        except BasculeError as error:
-            name = tool_id(manifest.id, str(definition.get("name"))[:128])
-            return ToolApproval(name, state, tool_digest(definition), difference=(*difference, f"refused: {error}"))
-        tool = entry.tool
-        return ToolApproval(
-            name=tool.name,
-            state=state,
-            sha256=tool_digest(definition),
-            description=tool.description,
-            permission=tool.permission,
-            visibility=tool.visibility.value,
-            confirm=tool.confirm,
-            groups=tuple(sorted(tool.groups)),
-            difference=difference,
-            flags=tuple(hygiene.flags_of(tool)),
-        )
-
-
-class _Nowhere:
-    """Where calls of tools that are only looked at would go."""
-
-    generation = 0
-
-    async def call(self, *_: object) -> ToolResult:
-        raise NotImplementedError
+        shown = Shown(plugin, approval, look, self._admission(plugin.manifest))
+        view = shown.view(required=self.required, signature=str(self._signature(plugin, look)))
+        plugin.approval = view.state
+        return view
 
 
 def _bounded(plugin: Installed, pins: Pins) -> Pins:
@@ -341,23 +253,6 @@ def _bounded(plugin: Installed, pins: Pins) -> Pins:
             hint="fewer tools, or shorter definitions",
         )
     return pins
-
-
-def _state(approval: Approval | None) -> ApprovalState:
-    if approval is None:
-        return ApprovalState.NONE
-    return ApprovalState.COMMAND if approval.pins is None else ApprovalState.COMPLETE
-
-
-def _name(look: Look) -> str:
-    return "" if look.launcher is None else look.launcher.name
-
-
-def _said(approval: Approval | None, listed: Pins | None) -> tuple[str, ...]:
-    """How the server's instructions differ from those approved."""
-    if approval is None or approval.pins is None or listed is None:
-        return ()
-    return judge(approval.pins, [], listed.instructions).instructions
 
 
 def _quarantined(plugin_id: str, verdict: Verdict) -> dict[str, tuple[str, ...]]:
@@ -375,10 +270,6 @@ def _refused(plugin: Installed, why: str, difference: tuple[str, ...] = ()) -> T
         "for a trial, --dev lets it run with all your rights",
         difference=difference,
     )
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _ignore(plugin: Installed, host: Host, error: BasculeError, changed: bool) -> None:

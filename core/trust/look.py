@@ -45,6 +45,10 @@ class Look:
     def digest(self) -> str:
         return command_digest(self.facts)
 
+    @property
+    def launcher_name(self) -> str:
+        return "" if self.launcher is None else self.launcher.name
+
 
 @dataclass(frozen=True, slots=True)
 class Looker:
