@@ -180,7 +180,7 @@ async def test_a_client_that_offers_http2_is_answered_in_http1(serve, echo):
 
 
 async def test_what_follows_a_body_is_no_header(app, tokens, http_server):
-    async with front(app, http_server, identities=tokens, idle_seconds=2) as port, raw(port) as (reader, writer):
+    async with front(app, http_server, identities=tokens) as port, raw(port) as (reader, writer):
         trailers = "Authorization: Bearer x\r\nHost: evil.example\r\nX-Late: y"
         writer.write(head(port, "POST /messages", JSON, "Transfer-Encoding: chunked"))
         writer.write(b"2\r\n{}\r\n0\r\n" + trailers.encode() + b"\r\n\r\n")
