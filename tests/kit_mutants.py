@@ -695,3 +695,17 @@ class CountsLetters(Altered):
             if len(message.decode()) > self.most:
                 raise ChannelFault("too long")
             yield message
+
+
+@mutant(IN, "connect raises TypeError")
+class IsNoContext(Altered):
+    def connect(self, backend: Any, context: Any) -> Any:
+        return tcp.TcpChannel(None, None, 1)  # it should have been a context manager
+
+
+@mutant(IN, "reading breaks off with KeyError")
+class BreaksOnTheWay(Altered):
+    async def reading(self, channel: Any) -> Messages:
+        async for message in channel:
+            json.loads(message)["id"]  # not every message has one
+            yield message

@@ -257,3 +257,23 @@ def test_three_lines_run_the_suite_and_a_fault_is_one_line(tmp_path: Path) -> No
     assert any("client transport 'tcp': it truncates a message: of " in line for line in lines), run.stdout
     assert "Traceback" not in run.stdout
     assert "the kit's suites ran: client transport 'tcp'" in run.stdout
+
+
+# --- for those who ask for it, and no one else --------------------------------------------------------------
+
+
+def test_pytest_never_loads_the_kit_by_itself() -> None:
+    import importlib.metadata
+
+    points = importlib.metadata.distribution("bascule").entry_points
+    assert not points.select(group="pytest11")
+
+
+@pytest.mark.parametrize("missing", ["pytest", "hypothesis"])
+def test_without_what_it_needs_the_kit_says_how_to_get_it(missing: str) -> None:
+    import subprocess
+    import sys
+
+    code = f"import sys; sys.modules[{missing!r}] = None\nimport bascule.hookspecs\nimport bascule.hookspecs.kit"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert f"the conformance kit needs {missing}: pip install 'bascule[kit]'" in run.stderr

@@ -15,7 +15,7 @@ from ..config import Limits
 from ..errors import ChannelClosed
 from ..launchers import Child, Launcher, LaunchPlan, LaunchRequest
 from ..transports import Channel, ConnectContext
-from .faults import Fault, NotApplicable, until, words
+from .faults import Fault, NotApplicable, place, until, words
 from .messages import compare
 from .peers import Peer, PeerEnd, RawEnd
 
@@ -179,7 +179,8 @@ class Opened(Connection):
             work.result()  # the peer's own trouble
         work.cancel()
         if collector.error is not None and len(collector.messages) < len(messages):
-            raise Fault(f"reading breaks off with {words(collector.error)} after {len(collector.messages)} messages")
+            told = f"{words(collector.error)} ({place(collector.error)})"
+            raise Fault(f"reading breaks off with {told} after {len(collector.messages)} messages")
         compare(messages, collector.messages)
         await collector.stop(self._seconds)
 
@@ -241,7 +242,7 @@ class Opener:
         backend = self.model(peer)
         connection = Opened(lambda: self.transport.connect(backend, context), self._seconds)
         try:
-            await connection.enter()
+            await self._entered(connection)
             try:
                 async with asyncio.timeout(self._seconds):
                     connection.end = await peer.accept()
@@ -256,6 +257,14 @@ class Opener:
             await connection.leave()
         finally:
             await launches.end()
+
+    async def _entered(self, connection: Opened) -> None:
+        try:
+            await connection.enter()
+        except Fault:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is what is judged
+            raise Fault(f"connect raises {words(error)} ({place(error)}) though the server listens") from None
 
 
 def raw(end: PeerEnd) -> RawEnd:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -44,3 +47,11 @@ async def until(seconds: float, condition: Callable[[], Any], otherwise: str | C
 def words(error: BaseException) -> str:
     """An exception in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def place(error: BaseException) -> str:
+    """Where it was raised: file and line, the innermost that is no library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((sys.base_prefix, os.path.dirname(__file__)))]
+    frame = next(reversed(own or frames), None)
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}" if frame is not None else "somewhere"
