@@ -202,6 +202,27 @@ def test_the_log_of_a_server_is_shown(dev, hosting):
     assert dev("logs", "mcp-fixture", "-f", "--json").code == exits.USAGE
 
 
+@pytest.mark.req("N6.4")
+def test_a_log_is_followed_until_it_is_enough(dev, echo, plugin_copy):
+    folder = plugin_copy(echo, lambda manifest: manifest["backend"].update(args=["chatty.py"]))
+    (folder / "chatty.py").write_text(
+        "import itertools, sys, threading, time\n"
+        "def talk():\n"
+        "    for number in itertools.count():\n"
+        "        print('line', number, file=sys.stderr, flush=True)\n"
+        "        time.sleep(0.2)\n"
+        "threading.Thread(target=talk, daemon=True).start()\n"
+        "import server\n"
+        "server.main()\n"
+    )
+    serving = dev.start("serve", "--json", "--dev", "--plugin", folder)
+    serving.until('"serving"')
+    following = dev.start("logs", "mcp-fixture", "-f", env={"PYTHONUNBUFFERED": "1"})
+    numbers = [int(following.until("line ").split()[1]) for _ in range(12)]
+    assert numbers == list(range(numbers[0], numbers[0] + 12))  # each once, in order
+    assert following.ended(signal.SIGINT).code == exits.INTERRUPTED
+
+
 def test_what_was_added_to_a_log_is_told_from_what_was_there():
     old = "".join(f"line {number}\n" for number in range(2_000))
     assert news("", "new\n") == "new\n"
