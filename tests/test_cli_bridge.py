@@ -354,6 +354,13 @@ def test_an_address_that_is_none_is_refused(bascule, url):
     assert bascule("plugins", "--url", url).code == exits.USAGE
 
 
+@pytest.mark.parametrize("token", ["secret\nX-More: 1", "sécret"])
+def test_a_token_that_is_none_is_refused_and_not_shown(bascule, token):
+    refused = bascule("plugins", "--url", "http://127.0.0.1:1", "--token", token)
+    assert refused.code == exits.USAGE
+    assert "cret" not in refused.err
+
+
 def test_where_no_one_listens_the_bridge_is_unreachable(bascule):
     refused = bascule("plugins", "--url", f"http://127.0.0.1:{free_port()}", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (exits.UNREACHABLE, "BRIDGE_UNREACHABLE")

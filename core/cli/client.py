@@ -36,6 +36,8 @@ class Api:
             self._place = (parts.hostname, parts.port)
         except ValueError as error:
             raise SettingsInvalid(f"{url!r} has no proper port: {error}") from error
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise SettingsInvalid("the token has characters that none has", hint="give it as it was printed")
         self._prefix = parts.path.rstrip("/")
         self._token = token
 
