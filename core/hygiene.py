@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ..hookspecs.errors import McpToolInvalid
@@ -244,9 +244,14 @@ _PHRASES = {
         r"<!--|\[//\]: #|<[a-z]{1,10} [^>]{0,80}(?:display:\s*none|hidden\b|font-size:\s*0)"
     ),
 }
-_COMPILED = {what: re.compile(pattern, re.IGNORECASE | re.DOTALL) for what, pattern in _PHRASES.items()}
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
 _FLAGGED = 20
+
+
+@cache
+def _phrases() -> dict[str, re.Pattern[str]]:
+    """Compiled when someone approves: every command imports this module."""
+    return {what: re.compile(pattern, re.IGNORECASE | re.DOTALL) for what, pattern in _PHRASES.items()}
 
 
 def flags_of(tool: ToolDefinition) -> list[str]:
@@ -264,7 +269,7 @@ def flags_in(definition: Mapping[str, Any]) -> list[str]:
             continue
         where = escaped(pointer)[:200]
         plain = re.sub(r"\s+", " ", unicodedata.normalize("NFKC", text[:DESCRIPTION_LENGTH]))
-        for what, pattern in _COMPILED.items():
+        for what, pattern in _phrases().items():
             if found := pattern.search(plain):
                 flags.append(f"{where} {what}: {escaped(found[0])[:120]!r}")
         if _PRIVATE_USE.search(text):
