@@ -563,7 +563,7 @@ class DropsTheLastOnesWhenLeft(Altered):
 
     async def _later(self, channel: Any, waiting: list[bytes]) -> None:
         while True:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(60)
             while waiting:
                 await channel.send(waiting.pop(0))
 
@@ -648,7 +648,7 @@ class TakesSilenceForTheEnd(Altered):
     async def reading(self, channel: Any) -> Messages:
         while True:
             try:
-                yield await asyncio.wait_for(channel._reader.readline(), 0.5)
+                yield await asyncio.wait_for(channel._reader.readline(), 0.05)
             except TimeoutError:
                 return
 
@@ -666,7 +666,7 @@ class SendsHeartbeats(Altered):
 
     async def _beat(self, channel: Any) -> None:
         while True:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.02)
             await channel.send(b'{"jsonrpc":"2.0","method":"ping"}')
 
 
