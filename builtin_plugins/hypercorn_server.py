@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ..hookspecs import ASGIApp, HttpServer, Limits, hookimpl
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS = 3.0
 _BACKLOG = 256
+_MOST_HELD = 32 * 1024  # bytes of an answer that wait for the end of the turn
 
 
 class HypercornServer:
@@ -44,7 +45,8 @@ class HypercornServer:
             connections.add(task)
             task.add_done_callback(connections.discard)
             source = _Reader(reader)
-            connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), writer)
+            sink = cast(Any, _Writer(writer, loop))
+            connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), sink)
             source.idle = connection.idle_task = cast(Any, _IdleTask(connection.idle_task))
             await connection
 
@@ -109,6 +111,46 @@ class _Reader:
         if not data:
             await self.idle.end()
         return data
+
+
+class _Writer:
+    """What Hypercorn writes to: head, body and end of an answer go out together, at the end of a turn of the loop."""
+
+    def __init__(self, writer: asyncio.StreamWriter, loop: asyncio.AbstractEventLoop) -> None:
+        self._writer = writer
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self.get_extra_info = writer.get_extra_info
+        self.wait_closed = writer.wait_closed
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > _MOST_HELD:
+            self._flush()
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._writer.write_eof()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        self._held_bytes = 0
+        if held and not self._writer.is_closing():
+            with suppress(RuntimeError, OSError):  # the end was written, or met: whoever reads or drains is told
+                self._writer.write(b"".join(held))
 
 
 async def _end(connections: set[asyncio.Task[Any]]) -> None:
