@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..hookspecs import ASGIApp, HttpServer, Limits, hookimpl
@@ -39,6 +40,7 @@ class HypercornServer:
         loop = asyncio.get_running_loop()
         context, config, wrapper = WorkerContext(None), self._config(), ASGIWrapper(cast(Any, app))
         connections: set[asyncio.Task[Any]] = set()
+        idles: set[_IdleTask] = set()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -47,8 +49,13 @@ class HypercornServer:
             source = _Reader(reader)
             sink = cast(Any, _Writer(writer, loop))
             connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), sink)
-            source.idle = connection.idle_task = cast(Any, _IdleTask(connection.idle_task))
-            await connection
+            idle = source.idle = _IdleTask(connection.idle_task, self._idle_seconds)
+            connection.idle_task = cast(Any, idle)
+            idles.add(idle)
+            try:
+                await connection
+            finally:
+                idles.discard(idle)
 
         # it closes the socket that it is given, and the core closes its own
         listener = await asyncio.start_server(connected, sock=sock.dup(), backlog=_BACKLOG)
@@ -57,6 +64,8 @@ class HypercornServer:
         finally:
             listener.close()
             await context.terminated.set()
+            for idle in tuple(idles):
+                idle.ring()
             await _end(connections)
 
     def _config(self) -> Config:
@@ -65,7 +74,7 @@ class HypercornServer:
         config = Config()
         config.h2_max_concurrent_streams = 1  # cleartext HTTP/2 can't be turned off here: the guard answers 505
         config.h11_max_incomplete_size = 16 * 1024
-        config.keep_alive_timeout = self._idle_seconds
+        config.keep_alive_timeout = 0  # waited for here, see _IdleTask
         config.keep_alive_max_requests = 100_000
         config.accesslog = config.errorlog = None
         config.include_server_header = False
@@ -73,22 +82,41 @@ class HypercornServer:
 
 
 class _IdleTask:
-    """The task in which a connection waits for the next request: it is not begun again once the client has left."""
+    """Lets a connection wait for its next request: by a timer, where Hypercorn begins and ends two tasks a request.
 
-    def __init__(self, task: Any) -> None:
+    The task that closes the connection begins when the time is over or the server stops; never once the client left.
+    """
+
+    def __init__(self, task: Any, seconds: float) -> None:
         self._task = task
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._close: Callable[[], None] | None = None
         self._over = False
 
     async def restart(self, task_group: Any, action: Callable[[], Any]) -> None:
+        await self.stop()
         if not self._over:
-            await self._task.restart(task_group, action)
+            self._close = partial(task_group.spawn, self._task.restart, task_group, action)
+            self._timer = self._loop.call_later(self._seconds, self.ring)
+
+    def ring(self) -> None:
+        """Close the connection, if it waits for a request."""
+        close, self._close = self._close, None
+        if close is not None:
+            close()
 
     async def stop(self) -> None:
+        self._close = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         await self._task.stop()
 
     async def end(self) -> None:
         self._over = True
-        await self._task.stop()
+        await self.stop()
 
 
 class _Reader:
