@@ -14,11 +14,11 @@ from bascule.core.cli.new import TEMPLATES
 
 
 def pytest_in(folder: Path, bascule, *options: str) -> str:
-    """Run what was written as its author does; the caches of this run stay out of it."""
-    environment = {**bascule.env, "PYTHONWARNINGS": "default", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    """Run what was written as its author does."""
+    environment = {**bascule.env, "PYTHONWARNINGS": "default"}
+    command = [sys.executable, "-m", "pytest", "-q", *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -29,9 +29,10 @@ def test_a_plugin_is_hosted_and_its_test_passes(bascule, name):
     written = bascule("new", "plugin", name)
     assert written.code == 0
     folder = bascule.folder / name
-    assert {path.name for path in folder.iterdir()} == {"plugin.yaml", "server.py", "test_plugin.py", "README.md"}
+    assert {path.name for path in folder.iterdir()} == {"plugin.yaml", "server.py", "README.md"}
     assert all(f"wrote {name}/{path.name}" in written.out for path in folder.iterdir())
-    assert "3 passed" in pytest_in(folder, bascule)
+    assert "3 passed" in pytest_in(bascule.folder, bascule, f"test_{name.replace('-', '_')}.py")
+    assert len(list(folder.rglob("*"))) == 3, "what was approved would not be what is there"
     called = bascule("call", f"{name}.add", '{"a": 1, "b": 2}', "--dev", "--plugin", folder, "--json")
     assert called.json["content"] == [{"type": "text", "text": "3"}]
 
@@ -51,6 +52,7 @@ def test_what_is_printed_next_runs(bascule):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.req("D5")
 def test_a_hook_plugins_own_test_passes(bascule):
     pytest.importorskip("hypothesis")
@@ -73,6 +75,7 @@ def test_a_hook_plugin_offers_its_transport(bascule, strangers, name):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.req("D5")
 def test_a_hook_plugin_that_pip_installs_hosts_a_server(bascule, tmp_path):
     from test_hook_plugins import TCP_ECHO, FreshEnvironment, tcp_server
@@ -121,6 +124,15 @@ def test_what_is_there_is_never_written_over(bascule, kind):
     assert refused.code == 2
     assert "is not empty" in json.loads(refused.out)["error"]["message"]
     assert (folder / "README.md").read_text() == "my own"
+
+
+def test_a_test_that_is_there_is_not_written_over(bascule):
+    (bascule.folder / "test_mine.py").write_text("my own")
+    refused = bascule("new", "plugin", "mine")
+    assert refused.code == 2
+    assert "test_mine.py is there already" in refused.err
+    assert (bascule.folder / "test_mine.py").read_text() == "my own"
+    assert not list((bascule.folder / "mine").iterdir())
 
 
 def test_where_nothing_can_be_written_the_reason_is_told(bascule):

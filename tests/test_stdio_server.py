@@ -191,7 +191,7 @@ def test_a_client_that_pauses_reading_loses_nothing(bascule, trial):
     asking.start()
     with os.fdopen(reading, "rb") as stream:
         lines = [json.loads(stream.readline())]  # it speaks; from here on its answers wait
-        asking.join(60)
+        asking.join(90)
         assert not asking.is_alive()
         while len(lines) < count + 1:
             lines.append(json.loads(stream.readline()))

@@ -52,7 +52,8 @@ def plugin(name: str, into: Path, as_json: bool, **_: object) -> int:
     if not PLUGIN_ID.fullmatch(name):
         raise click.UsageError(f"{name!r} is no plugin id: it begins with a-z or 0-9 and holds a-z, 0-9, - and _")
     title = name.replace("-", " ").replace("_", " ").capitalize()
-    written = _write("plugin", into / name, {"name": name, "title": title})
+    words = {"name": name, "title": title, "module": name.replace("-", "_")}
+    written = _write("plugin", into / name, words, tests=into)
     _tell(
         written,
         as_json,
@@ -89,7 +90,7 @@ def hook_plugin(name: str, into: Path, as_json: bool, **_: object) -> int:
         "Transport": "".join(part.capitalize() for part in transport.removesuffix("-transport").split("-"))
         + "Transport",
     }
-    written = _write("hook-plugin", into / name, words)
+    written = _write("hook-plugin", into / name, words, tests=into / name)
     _tell(
         written,
         as_json,
@@ -98,20 +99,24 @@ def hook_plugin(name: str, into: Path, as_json: bool, **_: object) -> int:
     return 0
 
 
-def _write(kind: str, folder: Path, words: Mapping[str, str]) -> list[Path]:
-    """Fill the templates of ``kind`` into ``folder``, which must be new or empty."""
+def _write(kind: str, folder: Path, words: Mapping[str, str], *, tests: Path) -> list[Path]:
+    """Fill the templates of ``kind`` into ``folder``, which must be new or empty; the test goes to ``tests``."""
+    targets = {}
+    for source in sorted((TEMPLATES / kind).glob("*.template")):
+        name = source.name.removesuffix(".template").replace("module", words["module"])
+        targets[source] = (tests if name.startswith("test_") else folder) / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise click.UsageError(f"{folder} is not empty; nothing was written")
-        written = []
-        for source in sorted((TEMPLATES / kind).glob("*.template")):
-            target = folder / source.name.removesuffix(".template").replace("module", words.get("module", "module"))
+        for target in targets.values():
+            if target.exists():
+                raise click.UsageError(f"{target} is there already; nothing was written")
+        for source, target in targets.items():
             target.write_text(Template(source.read_text(encoding="utf-8")).substitute(words), encoding="utf-8")
-            written.append(target)
     except OSError as error:
         raise click.UsageError(f"{folder} can't be written: {error.strerror}") from error
-    return written
+    return list(targets.values())
 
 
 def _tell(written: list[Path], as_json: bool, following: str) -> None:
