@@ -91,8 +91,10 @@ def below(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if any(str(folder) in word for word in process.cmdline()) or Path(process.cwd()).is_relative_to(folder):
+            named = any(str(folder) in word for word in process.cmdline())
+            there = named or Path(process.cwd()).is_relative_to(folder)
+            if there and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except (psutil.Error, OSError):
+        except (psutil.Error, OSError):  # it has ended meanwhile, or is another user's
             continue
-    return [each for each in found if each.pid != os.getpid() and each.status() != psutil.STATUS_ZOMBIE]
+    return found
