@@ -33,12 +33,11 @@ class HypercornServer:
 
     @asynccontextmanager
     async def serve(self, app: ASGIApp, sock: socket.socket, limits: Limits) -> AsyncIterator[None]:
-        from hypercorn.app_wrappers import ASGIWrapper
         from hypercorn.asyncio.tcp_server import TCPServer
         from hypercorn.asyncio.worker_context import WorkerContext
 
         loop = asyncio.get_running_loop()
-        context, config, wrapper = WorkerContext(None), self._config(), ASGIWrapper(cast(Any, app))
+        context, config = WorkerContext(None), self._config()
         connections: set[asyncio.Task[Any]] = set()
         idles: set[_IdleTask] = set()
 
@@ -46,15 +45,22 @@ class HypercornServer:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
             connections.add(task)
             task.add_done_callback(connections.discard)
+            running = _Running(app)
             source = _Reader(reader)
             sink = cast(Any, _Writer(writer, loop))
-            connection = TCPServer(wrapper, loop, config, context, {}, cast(Any, source), sink)
+            connection = TCPServer(cast(Any, running), loop, config, context, {}, cast(Any, source), sink)
+            silence = _Silence(source, running, writer.transport, self._idle_seconds)
             idle = source.idle = _IdleTask(connection.idle_task, self._idle_seconds)
             connection.idle_task = cast(Any, idle)
             idles.add(idle)
             try:
                 await connection
+            except (
+                asyncio.CancelledError
+            ):  # cut by _end: no one waits for this task, and asyncio would log it as a fault
+                writer.transport.abort()
             finally:
+                silence.end()
                 idles.discard(idle)
 
         # it closes the socket that it is given, and the core closes its own
@@ -119,6 +125,49 @@ class _IdleTask:
         await self.stop()
 
 
+class _Running:
+    """The app as one connection has it: how many of its requests are being answered."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.requests = 0
+
+    async def __call__(
+        self, scope: Any, receive: Any, send: Any, sync_spawn: Callable[..., Any], call_soon: Callable[..., Any]
+    ) -> None:
+        self.requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.requests -= 1
+
+
+class _Silence:
+    """Ends a connection on which nothing comes and nothing is answered.
+
+    Hypercorn itself waits without end on one whose WebSocket it has refused.
+    """
+
+    def __init__(self, source: _Reader, running: _Running, transport: asyncio.WriteTransport, seconds: float) -> None:
+        self._source = source
+        self._running = running
+        self._transport = transport
+        self._seconds = 2 * seconds  # whoever waits for a next request is parted from in order before that
+        self._loop = asyncio.get_running_loop()
+        self._read = -1
+        self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def _look(self) -> None:
+        if self._running.requests == 0 and self._source.reads == self._read:
+            self._transport.abort()
+            return
+        self._read = self._source.reads
+        self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
 class _Reader:
     """What Hypercorn reads from: at the client's end its idle connection is no longer waited for."""
 
@@ -126,6 +175,7 @@ class _Reader:
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
+        self.reads = 0
 
     def at_eof(self) -> bool:
         return self._reader.at_eof()
@@ -136,6 +186,7 @@ class _Reader:
         except OSError:
             await self.idle.end()
             raise
+        self.reads += 1
         if not data:
             await self.idle.end()
         return data
