@@ -316,6 +316,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="NOT TESTED HERE: each module alone, for want of fork")
 @pytest.mark.timeout(900)  # a process for each module
 def test_every_module_imports_alone_and_silently() -> None:

@@ -20,7 +20,7 @@ from bascule.core.contracts.metered import Reference
 from bascule.core.contracts.pointer import resolve
 from bascule.hookspecs.errors import McpToolInvalid
 
-pytestmark = pytest.mark.req("N5.3")
+pytestmark = [pytest.mark.slow, pytest.mark.req("N5.3")]
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 BOTH = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

@@ -26,7 +26,7 @@ from bascule.hookspecs.kit import (
 
 pytest_plugins = ["bascule.hookspecs.kit"]
 
-pytestmark = pytest.mark.req("D3", "D5")
+pytestmark = [pytest.mark.slow, pytest.mark.req("D3", "D5")]
 
 CALLER = Caller("mcp", "mcp-client", "mcp-server", "sse")
 

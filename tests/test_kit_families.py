@@ -13,7 +13,7 @@ from bascule.builtin_plugins.mcp_converter import McpConverter
 from bascule.hookspecs import Allow, Caller, Deny, Exposure, ToolDefinition, ToolResult
 from bascule.hookspecs.kit import ConverterSuite, ExposurePolicySuite, PermissionCheckSuite, faults
 
-pytestmark = pytest.mark.req("D3", "D5")
+pytestmark = [pytest.mark.slow, pytest.mark.req("D3", "D5")]
 
 
 class Base(McpConverter):
@@ -233,7 +233,6 @@ class TestWrong(ClientTransportSuite):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_three_lines_run_the_suite_and_a_fault_is_one_line(tmp_path: Path) -> None:
     import os

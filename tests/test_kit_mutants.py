@@ -8,6 +8,8 @@ from kit_mutants import MUTANTS, tcp
 from bascule.hookspecs.kit import ClientTransportSuite, LinesOverTcp
 from bascule.hookspecs.kit.suite import run
 
+pytestmark = pytest.mark.slow
+
 
 class Suite(ClientTransportSuite):
     peer = LinesOverTcp

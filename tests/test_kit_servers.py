@@ -15,7 +15,7 @@ from kit_mutants import example
 from bascule.hookspecs import Bind, CallError, Exposure, HttpPolicy, Limits, ToolCall
 from bascule.hookspecs.kit import McpClient, ServerTransportSuite, faults, free_port, mcp_over_stream
 
-pytestmark = pytest.mark.req("D3", "D5", "A4")
+pytestmark = [pytest.mark.slow, pytest.mark.req("D3", "D5", "A4")]
 
 unix = example("bascule-unix-server")
 
