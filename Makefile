@@ -47,6 +47,7 @@ bench: $(VENV)/.installed-all ## Compare calls through Bascule with bare pipes, 
 	$(BIN)/python tests/bench/cold_start.py
 	$(BIN)/python tests/bench/spawn.py
 	$(BIN)/python tests/bench/many_hook_plugins.py
+	$(BIN)/python tests/bench/faults.py
 
 links: ## Make the links of the editable install anew
 	@mkdir -p .dev/bascule
