@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -143,6 +144,13 @@ def plugin_copy(tmp_path: Path) -> Callable[..., Path]:
         return target
 
     return copied
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder for sockets: their paths hold some hundred bytes, and those of ``tmp_path`` are longer for some users."""
+    with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp" if os.access("/tmp", os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 # --- the command line, as its users have it ---------------------------------------------------------------

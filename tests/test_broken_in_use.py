@@ -16,9 +16,9 @@ HELLO = ("mcp-fixture.echo", {"message": "hello"})
 pytestmark = pytest.mark.req("D4", "D5")
 
 
-async def test_a_server_transport_that_does_not_open_leaves_the_others_open(strangers, settings):
+async def test_a_server_transport_that_does_not_open_leaves_the_others_open(strangers, settings, short_path):
     strangers.install("broken-server-transport", "bascule-unix-server")
-    chosen = settings.with_(disabled_hook_plugins=("sse_server", "quart_api"))
+    chosen = settings.with_(disabled_hook_plugins=("sse_server", "quart_api"), state=short_path)
     async with Bridge(chosen, remember=False) as bridge, bridge.serve() as opened:
         assert opened == ["unix"]
         assert "the certificate is gone" in str(bridge.failures["broken"])

@@ -566,8 +566,8 @@ async def test_beyond_loopback_tokens_are_needed_whatever_the_policy_says(app, t
 
 
 @pytest.mark.req("A6")
-async def test_a_unix_socket_is_its_owners_alone(app, tokens, http_server, tmp_path):
-    path = tmp_path / "bascule.sock"
+async def test_a_unix_socket_is_its_owners_alone(app, tokens, http_server, short_path):
+    path = short_path / "bascule.sock"
     server = SERVERS[http_server]()
     async with serve_http(app, Bind(unix=path), HttpPolicy(), server=server, identities=tokens, limits=Limits()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
