@@ -148,7 +148,7 @@ def plugin_copy(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder for sockets: their paths hold some hundred bytes, and those of ``tmp_path`` are longer for some users."""
+    """A folder for sockets: their paths hold some hundred bytes, and ``tmp_path`` is longer for some users."""
     with tempfile.TemporaryDirectory(prefix="b-", dir="/tmp" if os.access("/tmp", os.W_OK) else None) as folder:
         yield Path(folder)
 
