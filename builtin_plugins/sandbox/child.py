@@ -7,7 +7,7 @@ import marshal
 import os
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from ...hookspecs import ByteReader, ByteWriter, LaunchPlan, PluginHostStartFailed
 from .cgroup import Leaf
+from .exits import ExitProtocol
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_PIPE_LIMIT = 64 * 1024  # asyncio stops reading a pipe at twice this
 _ASKED_SECONDS = 0.5  # after SIGTERM: whoever did not go for the end of its input seldom goes for this
 _GONE_SECONDS = 6.0  # the supervisor bounds its own work at five
 
@@ -54,23 +54,11 @@ class Orders:
         return marshal.dumps(spec)
 
 
-class _Protocol(SubprocessStreamProtocol):
-    """Tells of the process's end itself: on 3.11 ``Process.wait`` also waits for the pipes."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(limit=_PIPE_LIMIT, loop=loop)
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        super().process_exited()
-
-
 class SupervisedChild:
     """A server below its supervisor; what this says of the process is what the supervisor says of the server."""
 
     def __init__(
-        self, transport: asyncio.SubprocessTransport, protocol: _Protocol, control: int, leaf: Leaf | None
+        self, transport: asyncio.SubprocessTransport, protocol: ExitProtocol, control: int, leaf: Leaf | None
     ) -> None:
         self._transport = transport
         self._protocol = protocol
@@ -157,7 +145,7 @@ async def supervise(plan: LaunchPlan, orders: Orders, leaf: Leaf | None = None) 
         theirs, control = os.pipe()
         passed.append(theirs)
         transport, protocol = await loop.subprocess_exec(
-            lambda: _Protocol(loop),
+            lambda: ExitProtocol(loop),
             sys.executable,
             *("-I", "-S", "-B", "-X", "utf8", str(_SUPERVISOR), str(theirs), str(passed[-2])),
             cwd="/",

@@ -12,7 +12,7 @@ import asyncio
 import ctypes
 import struct
 import sys
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
@@ -27,8 +27,8 @@ from ...hookspecs import (
     PluginHostStartFailed,
     hookimpl,
 )
+from .exits import ExitProtocol
 
-_PIPE_LIMIT = 64 * 1024
 _GONE_SECONDS = 5.0
 _CREATE_SUSPENDED, _CREATE_NEW_PROCESS_GROUP, _CREATE_NO_WINDOW = 0x4, 0x200, 0x08000000
 _EXTENDED_LIMITS = 9
@@ -63,7 +63,7 @@ class JobObjectLauncher:
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
-                lambda: _Protocol(loop),
+                lambda: ExitProtocol(loop),
                 *plan.argv,
                 executable=str(plan.executable),
                 cwd=plan.cwd,
@@ -86,22 +86,10 @@ class JobObjectLauncher:
         return child
 
 
-class _Protocol(SubprocessStreamProtocol):
-    """Tells of the process's end itself, whoever holds its pipes."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(limit=_PIPE_LIMIT, loop=loop)
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        super().process_exited()
-
-
 class JobChild:
     """A server and its job."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol, kernel: Any, job: int) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: ExitProtocol, kernel: Any, job: int) -> None:
         self._transport = transport
         self._protocol = protocol
         self._kernel = kernel
