@@ -22,6 +22,7 @@ from ..hookspecs import (
     Identities,
     Identity,
     Limits,
+    Prompt,
     PromptAnswer,
     RequestRefused,
     ScopeRequired,
@@ -126,18 +127,35 @@ class Guard:
                 scope, _Refused(500, "a fault of Bascule's own; its log says more", None, "INTERNAL_ERROR"), send
             )
 
-    def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None:
+    def prompt(self, scope: Scope) -> Prompt | None:
         """Let the app answer on the spot (see ``PromptApp``) what passes here; all else goes the ordinary road."""
-        prompt: Callable[[Scope, bytes], PromptAnswer | None] | None = getattr(self.app, "answer_now", None)
-        if prompt is None:
+        ask: Callable[[Scope], Prompt | None] | None = getattr(self.app, "prompt", None)
+        if ask is None:
             return None
         try:
             headers = self._check_request(scope)
             _check_length(headers, self.limits.http_body_bytes)
-            scope["bascule.identity"] = at_once(self._identify(scope["path"], headers))
+            identity = scope["bascule.identity"] = at_once(self._identify(scope["path"], headers))
         except (_Refused, WouldWait):
             return None  # the ordinary road asks again, and says why not
-        return None if b"transfer-encoding" in headers else prompt(scope, body)
+        answer = None if b"transfer-encoding" in headers else ask(scope)
+        if answer is None:
+            return None
+        path, most, known = scope["path"], self.limits.http_body_bytes, b"authorization" not in headers
+
+        def answer_again(body: bytes) -> PromptAnswer | None:
+            if len(body) > most or not (known or self._is_still(identity, path, headers)):
+                return None
+            return answer(body)
+
+        return answer_again
+
+    def _is_still(self, identity: Identity | None, path: str, headers: dict[bytes, bytes]) -> bool:
+        """Whether the token that came with a head still is that of ``identity``, with its scopes."""
+        try:
+            return at_once(self._identify(path, headers)) == identity
+        except (_Refused, WouldWait):
+            return False
 
     def _check_request(self, scope: Scope) -> dict[bytes, bytes]:
         if str(scope.get("http_version", "1.1")).startswith("2") and scope.get("scheme") == "http":

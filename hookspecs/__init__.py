@@ -140,7 +140,7 @@ from .errors import (
     TrustApprovalRequired,
 )
 from .exposure import EVERYTHING, Exposure, ExposurePolicy
-from .http_servers import ASGIApp, Bind, HttpServer, PromptAnswer, PromptApp
+from .http_servers import ASGIApp, Bind, HttpServer, Prompt, PromptAnswer, PromptApp
 from .launchers import (
     ByteReader,
     ByteWriter,
@@ -284,6 +284,7 @@ __all__ = [
     "PluginView",
     "Progress",
     "ProgressListener",
+    "Prompt",
     "PromptAnswer",
     "PromptApp",
     "RequestError",

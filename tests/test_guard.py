@@ -37,7 +37,7 @@ class Recorder:
         self.bodies: list[bytes] = []
         self.asked: list[str] = []
 
-    def answer_now(self, scope, body) -> None:
+    def prompt(self, scope) -> None:
         """Answer nothing on the spot: what we are asked here must then come the ordinary way, and nothing else."""
         self.asked.append(f"{scope['method']} {scope['path']}")
 

@@ -17,7 +17,7 @@ from sse_client import connect
 
 from bascule.core.store import Store
 from bascule.core.tokens import Tokens
-from bascule.hookspecs import PromptAnswer
+from bascule.hookspecs import Prompt, PromptAnswer
 
 pytestmark = pytest.mark.req("A6")
 
@@ -35,11 +35,12 @@ class App:
         self.bodies: list[bytes] = []
         self.let_go = asyncio.Event()
 
-    def answer_now(self, scope, body) -> PromptAnswer | None:
-        if scope["path"] != "/now":
-            return None
-        self.reached.append(f"{scope['method']} {scope['path']}")
-        return PromptAnswer(202, b"Accepted")
+    def prompt(self, scope) -> Prompt | None:
+        def answer(_: bytes) -> PromptAnswer:
+            self.reached.append(f"{scope['method']} {scope['path']}")
+            return PromptAnswer(202, b"Accepted")
+
+        return answer if scope["path"] == "/now" else None
 
     async def __call__(self, scope, receive, send) -> None:
         self.reached.append(f"{scope['method']} {scope['path']}")

@@ -27,15 +27,24 @@ class Prompted:
         self.seen: list[tuple[str, bytes]] = []
         self.headers: list[list[tuple[bytes, bytes]]] = []
         self.who: list[Identity | None] = []
+        self.heads = 0
 
-    def answer_now(self, scope, body):
-        if scope["path"] == "/fails":
+    def prompt(self, scope):
+        self.heads += 1
+        if scope["path"] == "/fails-soon":
             raise ValueError("the app's own fault")
-        if scope["path"] != "/now":
-            return None
-        self.seen.append(("now", body))
-        self.who.append(scope["bascule.identity"])
-        return PromptAnswer(202, b"now " + body + b"?" + scope["query_string"])
+        identity, query = scope["bascule.identity"], scope["query_string"]
+
+        def answer(body: bytes) -> PromptAnswer | None:
+            if scope["path"] == "/fails":
+                raise ValueError("the app's own fault")
+            if body == b"no":
+                return None
+            self.seen.append(("now", body))
+            self.who.append(identity)
+            return PromptAnswer(202, b"now " + body + b"?" + query)
+
+        return answer if scope["path"] in ("/now", "/fails") else None
 
     async def __call__(self, scope, receive, send) -> None:
         body, more = b"", True
@@ -142,6 +151,67 @@ async def test_what_is_not_plain_goes_the_ordinary_road(app, tokens, lines, body
     assert all(road == "later" for road, _ in app.seen)
 
 
+async def test_a_head_that_came_before_is_looked_at_once(app, tokens):
+    async with served(app, tokens) as (port, connection):
+        for body in (b"{}", b'{"a": 1}', b"", b"x" * 50_000, b"{}"):
+            length = f"Content-Length: {len(body)}"
+            assert await connection.ask(post(port, KIND, length, body=body)) == (202, f"now {body.decode()}?")
+        looked = app.heads
+        await connection.ask(post(port, KIND, SMALL, target="/now?other"))
+        assert app.heads == looked + 1
+    assert looked < 5
+
+
+@pytest.mark.parametrize(
+    ("lines", "body", "status"),
+    [
+        ((KIND, "Content-Length: 02"), b"{}", 202),
+        ((KIND, "Content-Length:  2"), b"{}", 202),
+        ((KIND, "content-length: 2"), b"{}", 202),
+        ((KIND, "Content-Length: +2"), b"{}", 400),
+        ((KIND, "Content-Length: 2, 2"), b"{}", 400),
+        ((KIND, "Content-Length: 0x2"), b"{}", 400),
+        ((KIND, "Content-Length: 2 2"), b"{}", 400),
+        ((KIND, "Content-Length: \xb2"), b"{}", 400),
+        ((KIND, "Content-Length: 2", "Content-Length: 2"), b"{}", 400),
+        ((KIND, "Content-Length: 2", "Transfer-Encoding: chunked"), b"{}", 400),
+        ((KIND, "Content-Length: 2", "Origin: https://evil.example"), b"{}", 403),
+        (("Content-Type: text/plain", "Content-Length: 2"), b"{}", 415),
+        ((KIND, "Content-Length: 2", "Authorization: Bearer nonsense"), b"{}", 401),
+        ((KIND, "Content-Length: 9999999"), b"{}", 413),
+    ],
+)
+async def test_another_head_is_not_taken_for_the_one_that_came_before(app, tokens, lines, body, status):
+    async with served(app, tokens) as (port, connection):
+        for _ in range(2):
+            assert (await connection.ask(post(port, KIND, SMALL)))[0] == 202
+        connection.writer.write(post(port, *lines, body=body))
+        async with asyncio.timeout(60):
+            assert int((await connection.reader.readline()).split()[1]) == status
+    assert [text for _, text in app.seen] == [b"{}"] * (3 if status == 202 else 2)
+
+
+async def test_what_the_app_does_not_take_at_once_goes_the_ordinary_road_behind_a_known_head_too(app, tokens):
+    async with served(app, tokens) as (port, connection):
+        for word in (b"{}", b"no", b"{}", b"no", b"[]"):
+            status, text = await connection.ask(post(port, KIND, SMALL, body=word))
+            expected = (200, "later no") if word == b"no" else (202, f"now {word.decode()}?")
+            assert (status, text) == expected
+
+
+async def test_several_requests_at_once_and_a_piece_of_one_are_not_taken_for_one(app, tokens):
+    async with served(app, tokens) as (port, connection):
+        one = post(port, KIND, SMALL)
+        assert (await connection.ask(one))[0] == 202
+        assert [(await connection.ask(one * 3))[0], *[(await connection.answer())[0] for _ in range(2)]] == [202] * 3
+        longer = post(port, KIND, "Content-Length: 10", body=b"0123456789")
+        connection.writer.write(longer[:-5])
+        await asyncio.sleep(0.05)  # so that it most likely comes in two pieces; it may come in one
+        texts = [(await connection.ask(longer[-5:] + one))[1], (await connection.answer())[1]]
+    assert [text.split("?")[0].split()[1] for text in texts] == ["0123456789", "{}"]
+    assert [body for _, body in app.seen] == [b"{}"] * 4 + [b"0123456789", b"{}"]
+
+
 @pytest.mark.parametrize("cut", [1, -1, -2, -3, -20])
 async def test_a_request_in_pieces_is_the_same_request(app, tokens, cut):
     async with served(app, tokens) as (port, connection):
@@ -188,9 +258,11 @@ async def test_a_token_is_asked_for_on_the_spot_as_well(app, tokens):
         assert (await connection.ask(post(port, KIND, SMALL, f"Authorization: Bearer {reading}")))[0] == 403
         status, _ = await connection.ask(post(port, KIND, SMALL, f"Authorization: Bearer {secret}"))
         assert status == 202
+        status, _ = await connection.ask(post(port, KIND, SMALL, f"Authorization: Bearer {secret}"))
+        assert status == 202
         tokens.revoke("laptop")
         assert (await connection.ask(post(port, KIND, SMALL, f"Authorization: Bearer {secret}")))[0] == 401
-    assert app.who == [Identity("laptop", frozenset({"call"}))]
+    assert app.who == [Identity("laptop", frozenset({"call"}))] * 2
 
 
 async def test_requests_behind_one_another_are_answered_in_order(app, tokens):
@@ -252,8 +324,10 @@ async def test_who_falls_silent_behind_an_answer_is_left(app, tokens):
         assert await connection.rest() == b""
 
 
-async def test_an_apps_fault_is_told_and_ends_nothing(app, tokens, caplog):
+@pytest.mark.parametrize("target", ["/fails", "/fails-soon"])
+async def test_an_apps_fault_is_told_and_ends_nothing(app, tokens, caplog, target):
     async with served(app, tokens) as (port, connection):
-        assert (await connection.ask(post(port, KIND, SMALL, target="/fails")))[0] == 500
+        for _ in range(2):
+            assert (await connection.ask(post(port, KIND, SMALL, target=target)))[0] == 500
         assert (await connection.ask(post(port, KIND, SMALL)))[0] == 202
     assert "a prompt answer failed" in caplog.text

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from ...hookspecs import Caller, Gateway, Identity, Limits, PromptAnswer, SessionOptions
+from ...hookspecs import Caller, Gateway, Identity, Limits, Prompt, PromptAnswer, SessionOptions
 from ...hookspecs.http_servers import Message, Receive, Scope, Send
 from .session import SseSession
 
@@ -62,13 +62,19 @@ class SseApp:
         self._closing = False
         self._streams: set[asyncio.Task[Any]] = set()
 
-    def answer_now(self, scope: Scope, body: bytes) -> PromptAnswer | None:
-        """Take a message on the spot; where it can't be taken, the ordinary road says why (see ``PromptApp``)."""
+    def prompt(self, scope: Scope) -> Prompt | None:
+        """Take messages on the spot; where one can't be taken, the ordinary road says why (see ``PromptApp``)."""
         _, path = self._place(scope)
         if path != "/messages" or scope["method"] != "POST":
             return None
         session = self._session(scope)
-        return _TAKEN if isinstance(session, SseSession) and self._take(session, body) is _TAKEN else None
+        if isinstance(session, PromptAnswer):
+            return None
+
+        def take(body: bytes) -> PromptAnswer | None:
+            return _TAKEN if self._take(session, body) is _TAKEN else None
+
+        return take
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         prefix, path = self._place(scope)

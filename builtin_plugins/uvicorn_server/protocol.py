@@ -1,9 +1,9 @@
 """What a connection of uvicorn is bounded by here, and requests that are answered without a task of their own.
 
 A request that is whole, alone on its connection and plain (HTTP/1.1, a body of known length, nothing to negotiate) is
-shown to the app's ``answer_now`` from the parser itself: a task, a cycle of messages and two writes for the word
+shown to the app's ``prompt`` from the parser itself: a task, a cycle of messages and two writes for the word
 "Accepted" cost more than all that Bascule does with a message. Whatever is not answered so goes uvicorn's own way,
-as if it had just come.
+as if it had just come. The next one with the same head is known by its bytes, and needs no parser (see ``heads``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from ...hookspecs.http_servers import PromptAnswer, Scope
+from ...hookspecs import Prompt as AnswerNow
+from ...hookspecs import PromptAnswer
+from ...hookspecs.http_servers import Scope
+from .heads import KnownHead
 
 _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
 _BITE = 4 * 1024
@@ -30,7 +33,7 @@ _FAILED = PromptAnswer(500, b"Internal Server Error")
 
 log = logging.getLogger(__name__)
 
-AnswerNow = Callable[[Scope, bytes], PromptAnswer | None]
+ShowHead = Callable[[Scope], AnswerNow | None]
 
 _Base: Any = object  # one of uvicorn's protocols, which come with an extra
 
@@ -162,23 +165,56 @@ class Bounded(_Base):  # type: ignore[misc]
 
 
 class Prompt(Bounded):
-    """On httptools: requests that are answered from the parser. ``held`` is the body of the one that may be."""
+    """On httptools: requests that are answered from the parser. ``held`` is the body of the one that may be.
 
-    answer_now: AnswerNow
+    ``known`` is the head of the last one, while nothing else was read since.
+    """
+
+    show_head: ShowHead
+    _answer_now: AnswerNow
     _held: bytes | None = None
+    _known: KnownHead | None = None
+    _answered = 0  # promptly, by what was read last
+    _last: tuple[PromptAnswer | None, bytes] = (None, b"")
 
     def data_received(self, data: bytes) -> None:
+        known = self._known
+        if known is not None:
+            body = known.body(data)
+            if body is not None and not self.flow.write_paused and not self.transport.is_closing():
+                self._answer_now = known.answer
+                if self._answer(body):
+                    return
+            self._known = None
+        alone = not self._in_message and not self._rest
+        self._answered = 0
         super().data_received(data)
         if self._held is not None:  # its body is still to come: the app waits for it, not we
             self._hand_over()
             self._wait_no_more()
+        elif alone and self._answered == 1 and not self._in_message and data.startswith(b"POST "):
+            self._known = KnownHead.of(data, self._answer_now)
 
     def on_headers_complete(self) -> None:
-        if self._is_plain():
+        if self._is_plain() and self._shown():
             self._in_head = False
             self._held = b""
         else:
             super().on_headers_complete()
+
+    def _shown(self) -> bool:
+        """Show the head to the app: whether it may answer on the spot."""
+        path, _, query = self.url.partition(b"?")
+        self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
+        try:
+            answer_now = self.show_head(self.scope)
+        except Exception:
+            log.exception("a prompt answer failed")
+            answer_now = _fail
+        if answer_now is None:
+            return False
+        self._answer_now = answer_now
+        return True
 
     def on_body(self, body: bytes) -> None:
         if self._held is None:
@@ -218,17 +254,18 @@ class Prompt(Bounded):
         )
 
     def _answer(self, body: bytes) -> bool:
-        path, _, query = self.url.partition(b"?")
-        self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
         try:
-            answer = self.answer_now(self.scope, body)
+            answer = self._answer_now(body)
         except Exception:
             log.exception("a prompt answer failed")
             answer = _FAILED
         if answer is None:
             return False
-        self.transport.write(_written(answer))
+        if self._last[0] is not answer:
+            self._last = answer, _written(answer)
+        self.transport.write(self._last[1])
         self.server_state.total_requests += 1
+        self._answered += 1
         self._quiet_since = self.loop.time()
         return True
 
@@ -240,6 +277,10 @@ class Prompt(Bounded):
             if held:
                 self._body_bytes -= len(held)  # counted anew
                 super().on_body(held)
+
+
+def _fail(_: bytes) -> PromptAnswer:
+    return _FAILED
 
 
 @lru_cache(maxsize=64)
@@ -267,7 +308,7 @@ def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
 
     on_httptools = AutoHTTPProtocol is not H11Protocol
     members: dict[str, Any] = {"idle_seconds": idle_seconds, "on_httptools": on_httptools}
-    answer_now: AnswerNow | None = getattr(app, "answer_now", None)
-    if answer_now is None or not on_httptools:
+    show_head: ShowHead | None = getattr(app, "prompt", None)
+    if show_head is None or not on_httptools:
         return type("Protocol", (Bounded, AutoHTTPProtocol), members)
-    return type("Protocol", (Prompt, AutoHTTPProtocol), {**members, "answer_now": staticmethod(answer_now)})
+    return type("Protocol", (Prompt, AutoHTTPProtocol), {**members, "show_head": staticmethod(show_head)})
