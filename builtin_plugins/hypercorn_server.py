@@ -1,7 +1,9 @@
 """The HTTP server ``hypercorn``: built in, imported when something is served.
 
 Connections are accepted here and run by Hypercorn: its own loop keeps one that the client has left until the keep-alive
-time is over, half a minute for each, since nothing stops the task that waits for that.
+time is over, half a minute for each, since nothing stops the task that waits for that. A request whose head came before
+on its connection is answered here where the app can do that on the spot (``PromptApp``): Hypercorn's parser and its
+events cost more than all that is done with a message.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..hookspecs import ASGIApp, HttpServer, Limits, hookimpl
+from ..hookspecs import ASGIApp, HttpServer, KnownHead, Limits, hookimpl, show_head
 
 if TYPE_CHECKING:
     from hypercorn.config import Config
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 3.0
 _BACKLOG = 256
 _MOST_HELD = 32 * 1024  # bytes of an answer that wait for the end of the turn
+_NEGOTIATING = frozenset({b"connection", b"expect", b"upgrade", b"transfer-encoding"})
 
 
 class HypercornServer:
@@ -46,12 +49,13 @@ class HypercornServer:
             connections.add(task)
             task.add_done_callback(connections.discard)
             running = _Running(app)
-            source = _Reader(reader)
-            sink = cast(Any, _Writer(writer, loop))
-            connection = TCPServer(cast(Any, running), loop, config, context, {}, cast(Any, source), sink)
+            sink = _Writer(writer, loop)
+            source = _Reader(reader, _Heads(running, sink))
+            connection = TCPServer(cast(Any, running), loop, config, context, {}, cast(Any, source), cast(Any, sink))
             silence = _Silence(source, running, writer.transport, self._idle_seconds)
             idle = source.idle = _IdleTask(connection.idle_task, self._idle_seconds)
             connection.idle_task = cast(Any, idle)
+            source.heads.server = connection
             idles.add(idle)
             try:
                 await connection
@@ -98,6 +102,7 @@ class _IdleTask:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
         self._close: Callable[[], None] | None = None
         self._over = False
 
@@ -105,7 +110,19 @@ class _IdleTask:
         await self.stop()
         if not self._over:
             self._close = partial(task_group.spawn, self._task.restart, task_group, action)
-            self._timer = self._loop.call_later(self._seconds, self.ring)
+            self.touch()
+            self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def touch(self) -> None:
+        """A request was answered: the time begins anew, without moving the timer."""
+        self._since = self._loop.time()
+
+    def _look(self) -> None:
+        due = self._since + self._seconds
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._look)
+        else:
+            self.ring()
 
     def ring(self) -> None:
         """Close the connection, if it waits for a request."""
@@ -129,15 +146,19 @@ class _Running:
     """The app as one connection has it: how many of its requests are being answered."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self.app = app
         self.requests = 0
+        self.begun = 0
+        self.scope: Any = None  # of the last one
 
     async def __call__(
         self, scope: Any, receive: Any, send: Any, sync_spawn: Callable[..., Any], call_soon: Callable[..., Any]
     ) -> None:
         self.requests += 1
+        self.begun += 1
+        self.scope = scope
         try:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         finally:
             self.requests -= 1
 
@@ -168,28 +189,88 @@ class _Silence:
         self._timer.cancel()
 
 
+class _Heads:
+    """Answers requests whose head came before. ``server`` is the connection as Hypercorn has it.
+
+    A head is learned from a request that Hypercorn took for one, whole and alone in what was read, and was done with
+    when the next one came.
+    """
+
+    server: Any
+
+    def __init__(self, running: _Running, sink: _Writer) -> None:
+        self._running = running
+        self._sink = sink
+        self._known: KnownHead | None = None
+        self._last: bytes | None = None  # what was read, where it may be a request that a head is learned from
+        self._begun = 0
+
+    def answered(self, data: bytes) -> bool:
+        """Whether that was all; else Hypercorn reads ``data``."""
+        if self._last is not None:
+            self._known = self._learned(self._last)
+            self._last = None
+        if self._known is not None:
+            answer = self._known.answer(data) if self._sink.has_room() else None
+            if answer is not None:
+                self._sink.write(answer)
+                return True
+            self._known = None
+        if data.startswith(b"POST ") and len(data) < _MOST_HELD and self._at_rest():
+            self._last, self._begun = data, self._running.begun
+        return False
+
+    def _learned(self, request: bytes) -> KnownHead | None:
+        running = self._running
+        scope = running.scope
+        if running.begun != self._begun + 1 or not self._at_rest() or scope["http_version"] != "1.1":
+            return None
+        if any(name in _NEGOTIATING for name, _ in scope["headers"]):
+            return None
+        prompt = show_head(running.app, scope)
+        return None if prompt is None else KnownHead.of(request, prompt)
+
+    def _at_rest(self) -> bool:
+        """Whether the connection owes no answer, and all that came was read."""
+        from h11 import IDLE, Connection
+
+        parser = getattr(self.server.protocol.protocol, "connection", None)
+        return (
+            isinstance(parser, Connection)
+            and parser.our_state is IDLE
+            and parser.their_state is IDLE
+            and not parser.trailing_data[0]
+            and self._running.requests == 0
+        )
+
+
 class _Reader:
     """What Hypercorn reads from: at the client's end its idle connection is no longer waited for."""
 
     idle: _IdleTask
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: asyncio.StreamReader, heads: _Heads) -> None:
         self._reader = reader
+        self.heads = heads
         self.reads = 0
 
     def at_eof(self) -> bool:
         return self._reader.at_eof()
 
     async def read(self, most: int) -> bytes:
-        try:
-            data = await self._reader.read(most)
-        except OSError:
-            await self.idle.end()
-            raise
-        self.reads += 1
-        if not data:
-            await self.idle.end()
-        return data
+        while True:
+            try:
+                data = await self._reader.read(most)
+            except OSError:
+                await self.idle.end()
+                raise
+            self.reads += 1
+            if not data:
+                await self.idle.end()
+                return data
+            if not self.heads.answered(data):
+                return data
+            self.idle.touch()
 
 
 class _Writer:
@@ -202,6 +283,11 @@ class _Writer:
         self._held_bytes = 0
         self.get_extra_info = writer.get_extra_info
         self.wait_closed = writer.wait_closed
+
+    def has_room(self) -> bool:
+        """Whether the client takes what is written."""
+        transport = self._writer.transport
+        return not transport.is_closing() and transport.get_write_buffer_size() + self._held_bytes < _MOST_HELD
 
     def write(self, data: bytes) -> None:
         if not data:

@@ -140,7 +140,7 @@ from .errors import (
     TrustApprovalRequired,
 )
 from .exposure import EVERYTHING, Exposure, ExposurePolicy
-from .http_servers import ASGIApp, Bind, HttpServer, Prompt, PromptAnswer, PromptApp
+from .http_servers import ASGIApp, Bind, HttpServer
 from .launchers import (
     ByteReader,
     ByteWriter,
@@ -165,6 +165,7 @@ from .permissions import (
     PermissionCheck,
     Verdict,
 )
+from .prompt import KnownHead, Prompt, PromptAnswer, PromptApp, answer_body, show_head
 from .schemas import BASIC_KEYWORDS, MORE_KEYWORDS, Accepted, Weakened, weaken
 from .secret import Secret
 from .tools import (
@@ -246,6 +247,7 @@ __all__ = [
     "Isolation",
     "IsolationRequest",
     "JsonObject",
+    "KnownHead",
     "LaunchPlan",
     "LaunchRequest",
     "Launcher",
@@ -331,8 +333,10 @@ __all__ = [
     "Verdict",
     "Visibility",
     "Weakened",
+    "answer_body",
     "hookimpl",
     "hookspec",
     "loads_code",
+    "show_head",
     "weaken",
 ]

@@ -20,32 +20,6 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class PromptAnswer:
-    """A whole answer as plain text."""
-
-    status: int
-    body: bytes
-
-
-Prompt = Callable[[bytes], PromptAnswer | None]
-
-
-class PromptApp(Protocol):
-    """An ``ASGIApp`` that can answer some requests on the spot, without a task of their own.
-
-    A server that knows of it shows the head of a request to ``prompt`` and, once the body is whole and its connection
-    owes no other answer, the body to what came back; ``None`` from either = the request goes the ordinary road, through
-    the app itself. Neither may block, nor have done anything when it answers ``None``. The server may keep what came
-    back and show it the bodies of later requests on the same connection whose heads differ in nothing but
-    ``content-length``: whatever else may have changed since, a revoked token say, it looks at anew each time.
-    """
-
-    def prompt(self, scope: Scope) -> Prompt | None: ...
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
 class Bind:
     """Where to listen: a host and a port, or a Unix socket's path."""
 

@@ -3,23 +3,17 @@
 A request that is whole, alone on its connection and plain (HTTP/1.1, a body of known length, nothing to negotiate) is
 shown to the app's ``prompt`` from the parser itself: a task, a cycle of messages and two writes for the word
 "Accepted" cost more than all that Bascule does with a message. Whatever is not answered so goes uvicorn's own way,
-as if it had just come. The next one with the same head is known by its bytes, and needs no parser (see ``heads``).
+as if it had just come. The next one with the same head is known by its bytes, and needs no parser.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections.abc import Callable
-from functools import lru_cache
-from http import HTTPStatus
 from typing import Any
 
+from ...hookspecs import KnownHead, answer_body, show_head
 from ...hookspecs import Prompt as AnswerNow
-from ...hookspecs import PromptAnswer
-from ...hookspecs.http_servers import Scope
-from .heads import KnownHead
 
 _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
 _BITE = 4 * 1024
@@ -29,11 +23,6 @@ _PROMPT_BYTES = 64 * 1024  # of a body that is held until it is whole
 _HIDDEN = b"x-grade"  # as long as the word that it stands for
 _OFFER = re.compile(rb"(\r\n)upgrade:", re.IGNORECASE)
 
-_FAILED = PromptAnswer(500, b"Internal Server Error")
-
-log = logging.getLogger(__name__)
-
-ShowHead = Callable[[Scope], AnswerNow | None]
 
 _Base: Any = object  # one of uvicorn's protocols, which come with an extra
 
@@ -170,20 +159,17 @@ class Prompt(Bounded):
     ``known`` is the head of the last one, while nothing else was read since.
     """
 
-    show_head: ShowHead
     _answer_now: AnswerNow
     _held: bytes | None = None
     _known: KnownHead | None = None
     _answered = 0  # promptly, by what was read last
-    _last: tuple[PromptAnswer | None, bytes] = (None, b"")
 
     def data_received(self, data: bytes) -> None:
-        known = self._known
-        if known is not None:
-            body = known.body(data)
-            if body is not None and not self.flow.write_paused and not self.transport.is_closing():
-                self._answer_now = known.answer
-                if self._answer(body):
+        if self._known is not None:
+            if not self.flow.write_paused and not self.transport.is_closing():
+                answer = self._known.answer(data)
+                if answer is not None:
+                    self._write(answer)
                     return
             self._known = None
         alone = not self._in_message and not self._rest
@@ -192,29 +178,15 @@ class Prompt(Bounded):
         if self._held is not None:  # its body is still to come: the app waits for it, not we
             self._hand_over()
             self._wait_no_more()
-        elif alone and self._answered == 1 and not self._in_message and data.startswith(b"POST "):
+        elif alone and self._answered == 1 and not self._in_message:
             self._known = KnownHead.of(data, self._answer_now)
 
     def on_headers_complete(self) -> None:
-        if self._is_plain() and self._shown():
+        if self._is_plain() and self._show_head():
             self._in_head = False
             self._held = b""
         else:
             super().on_headers_complete()
-
-    def _shown(self) -> bool:
-        """Show the head to the app: whether it may answer on the spot."""
-        path, _, query = self.url.partition(b"?")
-        self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
-        try:
-            answer_now = self.show_head(self.scope)
-        except Exception:
-            log.exception("a prompt answer failed")
-            answer_now = _fail
-        if answer_now is None:
-            return False
-        self._answer_now = answer_now
-        return True
 
     def on_body(self, body: bytes) -> None:
         if self._held is None:
@@ -227,9 +199,11 @@ class Prompt(Bounded):
 
     def on_message_complete(self) -> None:
         if self._held is not None:
-            if self._answer(self._held):
+            answer = answer_body(self._answer_now, self._held)
+            if answer is not None:
                 self._held = None
                 self._in_message = False
+                self._write(answer)
                 return
             self._hand_over()
         super().on_message_complete()
@@ -253,21 +227,20 @@ class Prompt(Bounded):
             and not self.transport.is_closing()
         )
 
-    def _answer(self, body: bytes) -> bool:
-        try:
-            answer = self._answer_now(body)
-        except Exception:
-            log.exception("a prompt answer failed")
-            answer = _FAILED
-        if answer is None:
-            return False
-        if self._last[0] is not answer:
-            self._last = answer, _written(answer)
-        self.transport.write(self._last[1])
+    def _show_head(self) -> bool:
+        """Whether the app may answer on the spot."""
+        path, _, query = self.url.partition(b"?")
+        self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
+        answer_now = show_head(self.app, self.scope)
+        if answer_now is not None:
+            self._answer_now = answer_now
+        return answer_now is not None
+
+    def _write(self, answer: bytes) -> None:
+        self.transport.write(answer)
         self.server_state.total_requests += 1
-        self._answered += 1
         self._quiet_since = self.loop.time()
-        return True
+        self._answered += 1
 
     def _hand_over(self) -> None:
         """Let uvicorn go on as if the head and what is there of the body had just come."""
@@ -277,19 +250,6 @@ class Prompt(Bounded):
             if held:
                 self._body_bytes -= len(held)  # counted anew
                 super().on_body(held)
-
-
-def _fail(_: bytes) -> PromptAnswer:
-    return _FAILED
-
-
-@lru_cache(maxsize=64)
-def _written(answer: PromptAnswer) -> bytes:
-    head = (
-        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
-        f"content-type: text/plain; charset=utf-8\r\ncontent-length: {len(answer.body)}\r\n\r\n"
-    )
-    return head.encode() + answer.body
 
 
 def _without_offer(start: bytes) -> bytes:
@@ -308,7 +268,5 @@ def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
 
     on_httptools = AutoHTTPProtocol is not H11Protocol
     members: dict[str, Any] = {"idle_seconds": idle_seconds, "on_httptools": on_httptools}
-    show_head: ShowHead | None = getattr(app, "prompt", None)
-    if show_head is None or not on_httptools:
-        return type("Protocol", (Bounded, AutoHTTPProtocol), members)
-    return type("Protocol", (Prompt, AutoHTTPProtocol), {**members, "show_head": staticmethod(show_head)})
+    kind = Prompt if on_httptools and hasattr(app, "prompt") else Bounded
+    return type("Protocol", (kind, AutoHTTPProtocol), members)
