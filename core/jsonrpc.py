@@ -92,7 +92,7 @@ def decode(line: bytes, *, batch: bool = False) -> Message | list[Message]:
         value = _read_any(line) if batch else _read_object(line)
     except (msgspec.DecodeError, RecursionError) as error:
         raise McpProtocolError(f"not a JSON-RPC message: {error}") from error
-    if line.count(b"[") + line.count(b"{") > MAX_DEPTH:
+    if _may_be_deep(line):
         _check_depth(value)
     if batch and type(value) is list:
         return _batch(value)
@@ -191,6 +191,7 @@ def _answer(value: dict[str, Any]) -> Response | ErrorResponse:
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
 _SAMPLE_STEP: Final = 100
+_SEARCHED: Final = 4_096
 _DIGITS_IN_SAMPLE = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS // _SAMPLE_STEP))
 
 
@@ -212,6 +213,21 @@ def _excess(text: bytes) -> str | None:
         return f"{elements:,} elements are more than {MAX_ELEMENTS:,}"
     names = text.count(b":")
     return f"{names:,} names are more than {MAX_NAMES:,}" if names > MAX_NAMES else None
+
+
+def _may_be_deep(line: bytes) -> bool:
+    """Whether it has as many brackets as make it too deep. A long text is searched: that is much faster than counting."""
+    if len(line) < _SEARCHED:
+        return line.count(b"[") + line.count(b"{") > MAX_DEPTH
+    found = 0
+    for bracket in b"[", b"{":
+        at = line.find(bracket)
+        while at >= 0:
+            found += 1
+            if found > MAX_DEPTH:
+                return True
+            at = line.find(bracket, at + 1)
+    return False
 
 
 def _check_depth(value: Any) -> None:

@@ -267,7 +267,7 @@ class Downstream:
             self._send(encode_error(request.id, INVALID_REQUEST, "a request of this id is in flight"))
             return
         work = self._run_call(request, ToolCall(name, arguments, self._caller, self._run), client)
-        self._calls[request.id] = asyncio.create_task(work)
+        self._calls[request.id] = self._loop.create_task(work)
 
     async def _run_call(self, request: Request, call: ToolCall, client: codec.ClientInfo) -> None:
         try:
