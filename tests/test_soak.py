@@ -47,6 +47,7 @@ class Client:
         self.writer = writer
         self._endpoint = ""
         self._last_id = 0
+        self.kept: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def event(self) -> str:
         """The data of the next event."""
@@ -56,13 +57,23 @@ class Client:
         raise Gone
 
     async def post(self, message: object, endpoint: str | None = None) -> int:
-        """Post on a connection of its own; the status."""
+        """Post on a connection of its own, or on the one that is kept; the status."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        closing = "" if self.kept else "Connection: close\r\n"
         head = (
-            f"POST {endpoint or self._endpoint} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nConnection: close\r\n"
+            f"POST {endpoint or self._endpoint} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n{closing}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        return await status_of(self._port, head.encode() + body)
+        if self.kept is None:
+            return await status_of(self._port, head.encode() + body)
+        reader, writer = self.kept
+        writer.write(head.encode() + body)
+        try:
+            answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            await reader.readexactly(int(answer.partition("content-length: ")[2].split()[0]))
+        except asyncio.IncompleteReadError:
+            raise Gone from None
+        return int(answer.split()[1])
 
     async def begin(self, method: str, params: object = None) -> int:
         self._last_id += 1
@@ -100,17 +111,22 @@ async def status_of(port: int, request: bytes) -> int:
 
 
 @asynccontextmanager
-async def client(port: int, *, small: bool = False) -> AsyncIterator[Client]:
-    """A session that has shaken hands; ``small`` = its system takes little that it does not read."""
+async def client(port: int, *, small: bool = False, keep: bool = False) -> AsyncIterator[Client]:
+    """A session that has shaken hands.
+
+    ``small`` = its system takes little that it does not read; ``keep`` = it posts on one connection.
+    """
     sock = socket.socket()
     if small:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
     reader, writer = await asyncio.open_connection(sock=sock, limit=2 * 1024 * 1024 if not small else 1024)
+    session = Client(port, reader, writer)
     try:
         writer.write(f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-        session = Client(port, reader, writer)
+        if keep:
+            session.kept = await asyncio.open_connection("127.0.0.1", port)
         session._endpoint = await session.event()
         info = {"name": "soak", "version": "1"}
         params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": info}
@@ -121,6 +137,8 @@ async def client(port: int, *, small: bool = False) -> AsyncIterator[Client]:
         yield session
     finally:
         writer.transport.abort()
+        if session.kept:
+            session.kept[1].transport.abort()
 
 
 # --- what clients do --------------------------------------------------------------------------------------
@@ -135,7 +153,7 @@ class Load:
     done: Counter[str]
 
     async def polite(self) -> None:
-        async with client(self.port) as session:
+        async with client(self.port, keep=self.dice.random() < 0.7) as session:
             await session.request("tools/list")
             for number in range(self.dice.randrange(1, 20)):
                 word = f"{id(session)} {number}"
@@ -149,7 +167,7 @@ class Load:
             await session.begin_call("large", {"bytes": 100_000})
 
     async def cancels(self) -> None:
-        async with client(self.port) as session:
+        async with client(self.port, keep=self.dice.random() < 0.5) as session:
             calls = [
                 await session.begin_call("sleep", {"seconds": 30, "progress": 300}, _meta={"progressToken": number})
                 for number in range(5)
@@ -179,7 +197,7 @@ class Load:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(0.2):
                     await status_of(self.port, request.encode())
-        async with client(self.port) as session:
+        async with client(self.port, keep=True) as session:
             for body in (b"nul", b"[" * 5000, b"{}", b"[]"):
                 await session.post(body)
             await session.request("ping")
