@@ -216,7 +216,7 @@ def _excess(text: bytes) -> str | None:
 
 
 def _may_be_deep(line: bytes) -> bool:
-    """Whether it has as many brackets as make it too deep. A long text is searched: that is much faster than counting."""
+    """Whether it has as many brackets as make it too deep. A long text is searched: much faster than to count."""
     if len(line) < _SEARCHED:
         return line.count(b"[") + line.count(b"{") > MAX_DEPTH
     found = 0
