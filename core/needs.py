@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ _STORES = (Path("/nix/store"), Path("/gnu/store"))
 """Where everything refers to everything: shown whole."""
 
 _MOST_HOPS = 40
-_FIRST_LINE = 4096
+_HEAD = 4096
 _PREFIX_MARKS = ("pyvenv.cfg", "conda-meta", "lib", "lib64", "libexec", "share")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,99}")
 
@@ -92,18 +93,29 @@ class Needs:
     def _interpreter(self, script: Path) -> None:
         try:
             with script.open("rb") as file:
-                line = file.readline(_FIRST_LINE)
+                first, *rest = file.read(_HEAD).split(b"\n", 2)
         except OSError:
             return
-        if not line.startswith(b"#!"):
+        if not first.startswith(b"#!"):
             return
-        words = os.fsdecode(line[2:]).split()
+        words = os.fsdecode(first[2:]).split()
         if words and Path(words[0]).name == "env":
             named = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
             found = shutil.which(named[0], path=self._search) if named else None
             words = [] if found is None else [str(unshimmed(Path(found)))]
-        if words and words[0].startswith("/"):
-            self._follow(Path(words[0]))
+        for word in (*words[:1], *_by_shell(os.fsdecode(rest[0] if rest else b""))):
+            if word.startswith("/"):
+                self._follow(Path(word))
+
+
+def _by_shell(second: str) -> list[str]:
+    """The interpreter that a second line starts: so do installers where its path has blanks or is too long."""
+    if not second.startswith("'''exec' "):
+        return []
+    try:
+        return shlex.split(second)[1:2]
+    except ValueError:
+        return []
 
 
 def _hops(path: Path) -> Iterator[Path]:

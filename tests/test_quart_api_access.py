@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -174,7 +175,7 @@ async def test_a_taken_address_is_told_in_words_and_hurts_no_other(settings):
 def test_what_is_pasted_names_the_owners_token(tmp_path):
     shown = directions(RestSettings(bind="::1", port=9000), tmp_path)
     assert shown.url == "http://[::1]:9000"
-    assert str(tmp_path / "owner.token") in shown.paste["curl"]
+    assert shlex.quote(str(tmp_path / "owner.token")) in shown.paste["curl"]
     quoted = directions(RestSettings(), tmp_path / "it's here").paste["curl"]
     printed = subprocess.run(
         ["sh", "-c", quoted.replace("curl", "echo").replace("cat ", "echo ")], capture_output=True, check=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -209,8 +210,27 @@ def test_an_environment_brings_the_installation_that_it_was_made_from(tmp_path: 
     (tmp_path / "opt/python/lib").mkdir()
     install("home/venv/bin/python", link="opt/python/bin/python3")
     (tmp_path / "home/venv/pyvenv.cfg").write_text(f"home = {base.parent}\nversion = 3\n")
-    script = install("home/venv/bin/serve", f"#!{tmp_path}/home/venv/bin/python\n")
+    script = install("home/venv/bin/serve", first_lines(tmp_path / "home/venv/bin/python"))
     assert needs(tmp_path, script) == {"opt/python", "home/venv"}
+
+
+@pytest.mark.parametrize("quote", ['"{}"'.format, shlex.quote], ids=["pip", "uv"])
+def test_an_interpreter_in_an_odd_place_is_found_by_what_the_shell_is_told(
+    tmp_path: Path, install: Any, quote: Callable[[str], str]
+) -> None:
+    install("opt/a python/bin/python3")
+    (tmp_path / "opt/a python/lib").mkdir()
+    script = install("home/.local/bin/serve", first_lines(tmp_path / "opt/a python/bin/python3", quote))
+    assert needs(tmp_path, script) == {"opt/a python", "home/.local/bin/serve"}
+    broken = install("home/.local/bin/broken", "#!/bin/sh\n'''exec' \"/opt\n")
+    assert needs(tmp_path, broken) == {"home/.local/bin/broken"}
+
+
+def first_lines(interpreter: Path, quote: Callable[[str], str] = shlex.quote) -> str:
+    """As installers write them: the kernel ends the name of an interpreter at the first blank."""
+    if " " not in str(interpreter):
+        return f"#!{interpreter}\n"
+    return f"#!/bin/sh\n'''exec' {quote(str(interpreter))} \"$0\" \"$@\"\n' '''\n"
 
 
 def test_a_link_in_a_home_shows_neither_the_home_nor_the_state_beside_it(tmp_path: Path, install: Any) -> None:
