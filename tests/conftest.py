@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 import yaml
-from sse_client import free_port
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.hookspecs.kit import free_port
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 ECHO = FIXTURES / "mcp-echo"

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from sse_client import free_port
-
 from bascule.builtin_plugins.hypercorn_server import HypercornServer
 from bascule.builtin_plugins.uvicorn_server import UvicornServer
 from bascule.core.guard import Guard
 from bascule.core.serving import listen
 from bascule.hookspecs import ASGIApp, Bind, HttpPolicy, Identities, Limits
+from bascule.hookspecs.kit import free_port
 
 SERVERS = {"hypercorn": HypercornServer, "uvicorn": UvicornServer}
 NO_POLICY = HttpPolicy()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sse_client import free_port
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.hookspecs.kit import free_port
 
 SECONDS = 60.0
 VARIANTS = Path(__file__).resolve().parents[1] / "fixtures" / "variants"

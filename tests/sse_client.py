@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -15,13 +14,6 @@ LATEST = "2025-11-25"
 SECONDS = 20.0
 
 Json = dict[str, Any]
-
-
-def free_port() -> int:
-    """A port that nobody listens on; the settings take no 0."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class Refused(Exception):

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sse_client import free_port
 
 from bascule.core.cli import exits
+from bascule.hookspecs.kit import free_port
 
 CALL = ("call", "mcp-fixture.echo", '{"message": "hello"}', "--json")
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sse_client import free_port
 
 from bascule.core.cli import exits
 from bascule.core.cli.plugins import news
+from bascule.hookspecs.kit import free_port
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from fresh_environment import FreshEnvironment
-from sse_client import free_port
+
+from bascule.hookspecs.kit import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "hook-plugins.md").read_text(encoding="utf-8")

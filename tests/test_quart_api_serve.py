@@ -8,7 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sse_client import free_port
+
+from bascule.hookspecs.kit import free_port
 
 
 def settings(port: int, extra: str = "") -> str:
@@ -23,8 +24,8 @@ def test_what_is_printed_leads_to_a_call(bascule, echo):
     assert serving.until("rest:").strip() == f"rest: http://127.0.0.1:{port}"
     command = serving.until("curl -H")
     serving.until("serving", "ways in: rest")
-    assert str(bascule.state / "owner.token") in command
-    url = shlex.split(command.replace("$(", "").replace(")", ""))[-1]
+    assert f"$(cat {shlex.quote(str(bascule.state / 'owner.token'))})" in command
+    url = command.split()[-1]
     token = (bascule.state / "owner.token").read_text().strip()
     with httpx.Client(headers={"authorization": f"Bearer {token}"}, timeout=60) as http:
         names = [tool["name"] for tool in http.get(url).json()["tools"]]

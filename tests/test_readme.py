@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sse_client import free_port
+
+from bascule.hookspecs.kit import free_port
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 BEFORE = ("python3 -m venv", "pip install", ". env/")  # what the environment that runs the tests has behind it

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sse_client import connect, free_port
+from sse_client import connect
 
 from bascule.core.bridge import Bridge
 from bascule.core.credentials import credentials
@@ -20,6 +20,7 @@ from bascule.core.logs import masked
 from bascule.core.redaction import REDACTED, Redactor
 from bascule.core.settings import Settings
 from bascule.hookspecs import CallError, LaunchRequest, Secret, Section
+from bascule.hookspecs.kit import free_port
 
 SERVER = """
 import base64, json, os, sys

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 import yaml
-from sse_client import connect, free_port
+from sse_client import connect
+
+from bascule.hookspecs.kit import free_port
 
 Start = Callable[..., AbstractAsyncContextManager["Process"]]
 

@@ -19,10 +19,11 @@ from typing import Any
 
 import psutil
 import pytest
-from sse_client import LATEST, free_port
+from sse_client import LATEST
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.hookspecs.kit import free_port
 
 SECONDS = float(os.environ.get("BASCULE_SOAK_SECONDS", "600")) / 2
 WARM_UP_SECONDS = min(20.0, SECONDS / 3)

@@ -22,8 +22,9 @@ try:
     from .faults import Fault, NotApplicable
     from .guards import ExposurePolicySuite, PermissionCheckSuite
     from .peers import LinesOfChild, LinesOverTcp, LinesOverUnix, Peer, PeerEnd, RawEnd
+    from .ports import free_port
     from .reporting import pytest_terminal_summary
-    from .server_transports import ServerTransportSuite, free_port
+    from .server_transports import ServerTransportSuite
     from .suite import faults
 except ModuleNotFoundError as _error:
     raise ImportError(f"the conformance kit needs {_error.name}: pip install 'bascule[kit]'") from _error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import stat
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -322,10 +321,3 @@ async def _status(address: tuple[str, int], request: bytes) -> int:
         return 0
     finally:
         writer.transport.abort()
-
-
-def free_port() -> int:
-    """A port that nobody listens on, for transports whose settings take no 0."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

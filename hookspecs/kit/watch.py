@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from .faults import Fault, words
+from .ports import reserve
 
 _BEAT_SECONDS = 0.02
 _STUCK = 15
@@ -59,6 +60,7 @@ def judged(scenario: Scenario, seconds: float) -> None:
 
 
 async def _bounded(scenario: Scenario, seconds: float) -> None:
+    reserve()  # what holds them belongs to no check
     before = Belongings.here()
     task = asyncio.ensure_future(scenario())
     done, _ = await asyncio.wait({task}, timeout=seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sysconfig
 import threading
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import yaml
+
+from bascule.hookspecs.kit import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -97,9 +98,3 @@ def _read(stream: IO[str], lines: list[str], serving: threading.Event | None) ->
                 serving.set()
     if serving is not None:
         serving.set()
-
-
-def free_port() -> int:
-    """One that nobody had a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from interop.conftest import provide
 from interop.environments import CONFORMANCE, NODE, PYTHON_SERVERS, node
-from interop.served import ROOT, Served, free_port, served
+from interop.served import ROOT, Served, served
+
+from bascule.hookspecs.kit import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180, func_only=True)]
 
