@@ -54,6 +54,15 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (directory, plugin_id)
     )
     """,
+    """
+    ALTER TABLE steps RENAME TO steps_3;
+    CREATE TABLE steps (
+        seq INTEGER PRIMARY KEY, run TEXT, facts INTEGER, started_at REAL NOT NULL, begun TEXT NOT NULL
+    );
+    INSERT INTO steps SELECT seq, run, NULL, started_at, begun FROM steps_3;
+    DROP TABLE steps_3;
+    CREATE TABLE facts (id INTEGER PRIMARY KEY, kept_at REAL NOT NULL, facts TEXT NOT NULL)
+    """,
 )
 """One script a version of the file, applied in order and only ever appended to; ``;`` ends a statement and
 stands nowhere else."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter, time
 from typing import Any
 
 from ..hookspecs import (
+    Allow,
     Ask,
     AskPerson,
     BasculeError,
@@ -47,10 +48,11 @@ from ..hookspecs import (
     Verdict,
 )
 from .combine import VERDICTS, exposed, permitted
-from .contracts import CheckTooExpensive
+from .contracts import NO_JSON, CheckTooExpensive, Problem
 from .events import Events
-from .registry import Entry, Registry
-from .traces import StepEnd, StepStart, Traces, packed
+from .jsonrpc import encode
+from .registry import Entry, Outgoing, Registry
+from .traces import StepEnd, StepFacts, StepStart, Traces, packed
 
 _CALLERS_KEPT = 1_024
 
@@ -67,25 +69,28 @@ class Guards:
 class _Passage:
     """One call on the road, and what is known of it so far."""
 
-    __slots__ = ("began", "call", "checked", "entry", "permitted", "sent", "slots", "step", "verdict")
+    __slots__ = ("arguments", "began", "call", "checked", "entry", "outgoing", "slots", "step", "verdict")
 
     def __init__(self, call: ToolCall, step: str, slots: _Slots) -> None:
         self.call = call
         self.step = step
         self.slots = slots
         self.began = perf_counter()
-        self.checked = self.permitted = self.sent = 0.0
+        self.checked = 0.0
+        self.arguments: bytes | None = None
         self.entry: Entry | None = None
+        self.outgoing: Outgoing | None = None
         self.verdict: Verdict | None = None
 
 
 class _Slots:
-    """How many calls of one caller are in flight, and the caller as a trace shows him."""
+    """How many calls of one caller are in flight, the caller as a trace shows him, and what checks were told last."""
 
-    __slots__ = ("count", "shown")
+    __slots__ = ("count", "facts", "shown")
 
     def __init__(self, caller: Caller) -> None:
         self.count = 0
+        self.facts: CallFacts | None = None
         self.shown = packed(
             {
                 "platform": caller.platform,
@@ -146,7 +151,7 @@ class Gateway:
         finally:
             slots.count -= 1
         self._close(passage, result=result)
-        return ToolResult(result.output, result.content, result.failed, result.origin, passage.step)
+        return _traced(result, passage.step)
 
     async def _pass(
         self,
@@ -160,11 +165,21 @@ class Gateway:
         if busy >= self._limits.calls_per_caller:
             raise ToolBusy(f"{busy} calls of yours are in flight", hint="wait for some of them to come back")
         entry = self._find(passage, exposure)
-        self._check(passage, entry)
-        await self._permit(passage, entry, exposure, ask)
-        await self._traces.open(self._start(passage))
-        passage.sent = perf_counter()
-        result = await entry.destination.call(entry.tool.remote_name, call.arguments, progress, logs)
+        arguments = self._check(passage, entry)
+        verdict = permitted(
+            self._guards.checks,
+            self._limits.check_seconds,
+            call,
+            entry.tool,
+            self._facts(passage, entry, exposure, ask is not None),
+        )
+        passage.verdict = verdict = verdict if isinstance(verdict, VERDICTS) else await verdict
+        if not isinstance(verdict, Allow):
+            await self._not_allowed(verdict, call, entry, ask)
+        outgoing = entry.destination.prepare(entry.tool.remote_name, arguments, progress, logs)
+        passage.outgoing = outgoing
+        self._traces.open(self._start(passage), outgoing.send)
+        result = await outgoing.answer()
         if result.failed:
             raise ToolCallFailed(result.text or f"{call.tool} says that it failed", result=result)
         return result
@@ -195,31 +210,43 @@ class Gateway:
         passage.entry = entry
         return entry
 
-    def _check(self, passage: _Passage, entry: Entry) -> None:
+    def _check(self, passage: _Passage, entry: Entry) -> bytes:
+        """Return the arguments' JSON, which is written once for all."""
+        arguments = passage.call.arguments
+        encoded = passage.arguments = _json(arguments)
+        problems: Sequence[Problem] = (NO_JSON,)
         try:
-            problems = entry.arguments.problems(passage.call.arguments)
+            if encoded is not None:
+                problems = entry.arguments.problems(arguments, size=len(encoded))
         except CheckTooExpensive as error:
             raise ToolArgumentsInvalid(f"the arguments of {entry.tool.name} are too expensive to check") from error
         passage.checked = perf_counter()
-        if problems:
+        if encoded is None or problems:
             shown = "; ".join(f"{problem.pointer or 'arguments'}: {problem.problem}" for problem in problems)
             raise ToolArgumentsInvalid(
                 f"the arguments do not fit {entry.tool.name}: {shown}",
                 problems=[{"pointer": problem.pointer, "problem": problem.problem} for problem in problems],
             )
+        return encoded
 
-    async def _permit(self, passage: _Passage, entry: Entry, exposure: Exposure, ask: AskPerson | None) -> None:
-        call, guards = passage.call, self._guards
-        facts = CallFacts(entry.granted, guards.environment, exposure, ask is not None, call.run)
-        verdict = permitted(guards.checks, self._limits.check_seconds, call, entry.tool, facts)
-        if not isinstance(verdict, VERDICTS):
-            verdict = await verdict
-        passage.verdict = verdict
-        passage.permitted = perf_counter()
+    def _facts(self, passage: _Passage, entry: Entry, exposure: Exposure, can_ask: bool) -> CallFacts:
+        """What the checks are told: mostly the very same as at this caller's last call."""
+        last, run = passage.slots.facts, passage.call.run
+        if (
+            last is not None
+            and last.granted is entry.granted
+            and last.exposure is exposure
+            and last.can_ask is can_ask
+            and last.run == run
+        ):
+            return last
+        facts = passage.slots.facts = CallFacts(entry.granted, self._guards.environment, exposure, can_ask, run)
+        return facts
+
+    async def _not_allowed(self, verdict: Deny | Ask, call: ToolCall, entry: Entry, ask: AskPerson | None) -> None:
         if isinstance(verdict, Deny):
             raise ToolPermissionDenied(f"{entry.tool.name} may not run: {verdict.reason}")
-        if isinstance(verdict, Ask):
-            await self._confirm(verdict.question, call, ask)
+        await self._confirm(verdict.question, call, ask)
 
     async def _confirm(self, question: str, call: ToolCall, ask: AskPerson | None) -> None:
         if ask is None:
@@ -241,23 +268,28 @@ class Gateway:
         call, entry, verdict = passage.call, passage.entry, passage.verdict
         return StepStart(
             id=passage.step,
+            facts=StepFacts(
+                tool=call.tool if entry is None else entry.tool.name,
+                plugin=None if entry is None else entry.tool.plugin_id,
+                generation=None if entry is None else entry.destination.generation,
+                caller=passage.slots.shown,
+                decision=None if verdict is None else type(verdict).__name__.lower(),
+                decision_reason=_reason(verdict),
+                decision_rule=None if verdict is None else verdict.rule,
+            ),
             run=call.run,
-            tool=call.tool if entry is None else entry.tool.name,
-            plugin=None if entry is None else entry.tool.plugin_id,
-            generation=None if entry is None else entry.destination.generation,
             started_at=time() - (perf_counter() - passage.began),
-            caller=passage.slots.shown,
-            decision=None if verdict is None else type(verdict).__name__.lower(),
-            decision_reason=_reason(verdict),
-            decision_rule=None if verdict is None else verdict.rule,
-            arguments=call.arguments,
+            arguments=call.arguments if passage.arguments is None else passage.arguments,
         )
 
     def _close(self, passage: _Passage, *, result: ToolResult | None = None, error: BasculeError | None = None) -> None:
         now = perf_counter()
-        sent = passage.sent
+        outgoing = passage.outgoing
+        sent = 0.0 if outgoing is None else outgoing.sent_at
         if isinstance(error, ToolCallFailed):
             result = error.result
+        output = None if result is None else result.output
+        encoded = None if output is None else _json(output)
         end = StepEnd(
             outcome="ok" if error is None else "error",
             code=None if error is None else error.code,
@@ -265,10 +297,10 @@ class Gateway:
             validating=passage.checked - passage.began if passage.checked else None,
             upstream=now - sent if sent else None,
             total=now - passage.began,
-            result=None if result is None else result.output,
-            output_valid=self._output_valid(passage, result),
+            result=output if encoded is None else encoded,
+            output_valid=self._output_valid(passage, result, encoded),
         )
-        if sent:
+        if outgoing is not None:
             self._traces.close(passage.step, end)
         else:
             self._traces.refuse(self._start(passage), end)
@@ -276,19 +308,35 @@ class Gateway:
             tool = passage.call.tool if passage.entry is not None else self._traces.label(passage.call.tool)
             self._events.publish(CallEnded(tool, passage.step, passage.call.run, end.code, now - passage.began))
 
-    def _output_valid(self, passage: _Passage, result: ToolResult | None) -> bool | None:
+    def _output_valid(self, passage: _Passage, result: ToolResult | None, encoded: bytes | None) -> bool | None:
         """A result that breaks its outputSchema is relayed all the same; the trace says so."""
         entry = passage.entry
         if result is None or result.failed or entry is None or entry.output is None:
             return None
         try:
-            return entry.output.fits(result.output)
+            return entry.output.fits(result.output, None if encoded is None else len(encoded))
         except CheckTooExpensive:
             return None
 
     def through(self, exposure: Exposure) -> Road:
         """The road as one way in sees it."""
         return Road(self, exposure)
+
+
+def _traced(result: ToolResult, step: str) -> ToolResult:
+    """Say where the call's trace is. A new value is nobody else's yet; one that a converter gives again is copied."""
+    if result.trace_id is not None:
+        return replace(result, trace_id=step)
+    object.__setattr__(result, "trace_id", step)
+    return result
+
+
+def _json(value: object) -> bytes | None:
+    """Write a value once for all who need its JSON; ``None`` where it has none."""
+    try:
+        return encode(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _reason(verdict: Verdict | None) -> str | None:

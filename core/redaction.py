@@ -70,6 +70,8 @@ class Redactor:
     """Redacts text, JSON or not. ``secrets`` are values to be found in it wherever they stand."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.secrets = 0
+        """How many values are known: what was redacted when there were fewer may hold one."""
         self._spellings: list[str] = []
         self._short: list[str] = []
         self._grams: set[int] = set()
@@ -91,6 +93,7 @@ class Redactor:
             else:
                 self._grams.update(int.from_bytes(raw[at : at + 8], sys.byteorder) for at in range(len(raw) - 7))
             self._spellings.append(spelling)
+        self.secrets += 1
         self._spellings.sort(key=len, reverse=True)  # a shorter one may be a part of a longer one
         self._label.cache_clear()
 

@@ -6,22 +6,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ..hookspecs import JsonObject, LogListener, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
+from ..hookspecs import BasculeError, LogListener, PluginToolConflict, ProgressListener, ToolDefinition, ToolResult
 from .hygiene import skeleton
 
 if TYPE_CHECKING:
     from .contracts import Validator
 
 
+class Outgoing(Protocol):
+    """A call that is ready: ``send`` puts it on its way, or fails it; ``answer`` waits for what comes of it."""
+
+    @property
+    def sent_at(self) -> float: ...
+
+    def send(self, error: BasculeError | None = None) -> None: ...
+
+    async def answer(self) -> ToolResult: ...
+
+
 class Destination(Protocol):
-    """Where a tool's calls are sent."""
+    """Where a tool's calls are sent. ``arguments`` are JSON."""
 
     @property
     def generation(self) -> int: ...
 
-    async def call(
-        self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None, logs: LogListener | None
-    ) -> ToolResult: ...
+    def prepare(
+        self, remote_name: str, arguments: bytes, progress: ProgressListener | None, logs: LogListener | None
+    ) -> Outgoing: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bascule.core.redaction import REDACTED, Redactor
-from bascule.core.traces import StepEnd, StepStart, Traces, recorder, rows, upkeep
+from bascule.core.traces import StepEnd, StepFacts, StepStart, Traces, packed, recorder, rows, upkeep
 from bascule.hookspecs.config import Limits
 from bascule.hookspecs.errors import StateUnavailable, TraceNotFound
 
@@ -26,7 +27,21 @@ def traces(path: Path, redactor: Redactor | None = None, **limits: object) -> Tr
 
 
 def start(of: Traces, **changes: object) -> StepStart:
-    return StepStart(**{"id": of.next_id(), "tool": "echo.say", "started_at": time.time(), **changes})
+    facts = {"tool": "echo.say", **{name: changes.pop(name) for name in StepFacts.__struct_fields__ if name in changes}}
+    facts["caller"] = packed(facts.get("caller", {}))
+    return StepStart(**{"id": of.next_id(), "facts": StepFacts(**facts), "started_at": time.time(), **changes})
+
+
+async def written(kept: Traces, begun: StepStart) -> None:
+    """Open a step and wait for its row."""
+    waiter = asyncio.get_running_loop().create_future()
+
+    def told(error: Exception | None) -> None:
+        if not waiter.done():
+            waiter.set_result(None) if error is None else waiter.set_exception(error)
+
+    kept.open(begun, told)
+    await waiter
 
 
 @pytest.fixture
@@ -70,7 +85,7 @@ def test_a_step_is_there_before_its_call_is_sent_and_complete_after_it(path):
                 decision_rule="grants",
                 arguments={"text": "hi", "n": None},
             )
-            await kept.open(begun)
+            await written(kept, begun)
             [before] = (await kept.run(run))[1]
             kept.close(
                 begun.id,
@@ -120,7 +135,7 @@ def test_when_open_returns_another_process_sees_the_step(path):
         async with traces(path) as kept:
             for _ in range(3):
                 begun = start(kept)
-                await kept.open(begun)
+                await written(kept, begun)
                 seen.append(look(path, "SELECT begun ->> 'id', ended FROM steps LEFT JOIN ends USING (seq)")[-1])
                 kept.close(begun.id, OK)
                 ids.append(begun.id)
@@ -202,7 +217,7 @@ def test_arguments_are_kept_as_they_were_when_the_call_was_sent(path):
         async with traces(path) as kept:
             arguments = {"list": [1]}
             begun = start(kept, arguments=arguments)
-            opening = asyncio.create_task(kept.open(begun))
+            opening = asyncio.create_task(written(kept, begun))
             await asyncio.sleep(0)  # the task has run up to where it waits
             arguments["list"].append(2)
             await opening
@@ -229,7 +244,7 @@ def test_an_end_that_comes_twice_or_for_no_step_is_left_alone(path):
     async def main():
         async with traces(path) as kept:
             begun = start(kept)
-            await kept.open(begun)
+            await written(kept, begun)
             kept.close(begun.id, OK)
             kept.close(begun.id, StepEnd(outcome="error"))
             kept.close("nonesuch", OK)
@@ -244,13 +259,13 @@ def test_a_call_that_is_cancelled_while_its_step_is_written_has_one_step_with_it
     async def main():
         async with traces(path) as kept:
             begun = start(kept)
-            opening = asyncio.create_task(kept.open(begun))
+            opening = asyncio.create_task(written(kept, begun))
             for _ in range(turns):
                 await asyncio.sleep(0)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening
-            kept.refuse(begun, StepEnd(outcome="error", code="TOOL_CALL_CANCELLED"))
+            kept.close(begun.id, StepEnd(outcome="error", code="TOOL_CALL_CANCELLED"))
             return await kept.steps()
 
     [step] = asyncio.run(main())
@@ -266,9 +281,9 @@ def test_two_bridges_never_give_the_same_id(path):
 def test_closed_traces_take_no_more_calls(path):
     async def main():
         async with traces(path) as kept:
-            await kept.open(start(kept))
+            await written(kept, start(kept))
         kept.refuse(start(kept), OK)  # to no effect
-        await kept.open(start(kept))
+        await written(kept, start(kept))
 
     with pytest.raises(StateUnavailable, match="closed"):
         asyncio.run(main())
@@ -296,7 +311,7 @@ def test_no_secret_ever_reaches_the_disk(path):
     async def main():
         redactor = Redactor()
         async with traces(path, redactor) as kept:
-            await kept.open(start(kept, tool="echo.say", caller={"user": "x"}))  # a label that is remembered
+            await written(kept, start(kept, tool="echo.say", caller={"user": "x"}))  # a label that is remembered
             redactor.add(known)
             run = await kept.begin_run(f"agent {known}", f"to use {shaped}")
             begun = start(
@@ -308,7 +323,7 @@ def test_no_secret_ever_reaches_the_disk(path):
                 decision_reason=f"for {known}",
                 decision_rule=shaped,
             )
-            await kept.open(begun)
+            await written(kept, begun)
             found.append(on_disk(path))
             kept.close(begun.id, StepEnd(outcome="ok", result=texts))
             kept.refuse(start(kept, arguments=texts), StepEnd(outcome="ok", result=texts))
@@ -370,7 +385,7 @@ def test_a_full_queue_gives_up_detail_but_no_step(path, monkeypatch):
     async def main():
         async with traces(path) as kept:
             begun = [start(kept, arguments={"text": "x" * 100}) for _ in range(50)]
-            await asyncio.gather(*(kept.open(each) for each in begun))  # all in one turn of the loop
+            await asyncio.gather(*(written(kept, each) for each in begun))  # all in one turn of the loop
             for each in begun:
                 kept.close(each.id, StepEnd(outcome="ok", result={"text": "y" * 100}))
             await kept.flush()
@@ -392,7 +407,7 @@ def test_refused_calls_beyond_all_bounds_leave_no_trace(path, monkeypatch):
         async with traces(path) as kept:
             for _ in range(30):
                 kept.refuse(start(kept), OK)
-            await kept.open(start(kept))  # any other call has its step
+            await written(kept, start(kept))  # any other call has its step
             return await kept.steps(limit=100)
 
     monkeypatch.setattr(recorder, "_WAITING_STEPS", 10)
@@ -431,7 +446,7 @@ def test_only_the_newest_runs_are_kept(path):
             _, *others = [await kept.begin_run(f"a{number}") for number in range(9)]
             for run in others:
                 await kept.end_run(run, "finished")
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
             return [run.agent for run in await kept.runs()]
 
     assert asyncio.run(main()) == ["a8", "a7", "a6", "a0"]  # one that is running stays
@@ -450,21 +465,24 @@ def test_old_steps_go_when_the_traces_are_opened(path):
     asyncio.run(fill())
     assert look(path, "SELECT count(*) FROM steps") == [(4,)]
     asyncio.run(reopen())
-    assert look(path, "SELECT begun ->> 'tool' FROM steps ORDER BY seq") == [("echo.d29",), ("echo.d0",)]
+    assert look(path, "SELECT facts.facts ->> 'tool' FROM steps JOIN facts ON id = steps.facts ORDER BY seq") == [
+        ("echo.d29",),
+        ("echo.d0",),
+    ]
 
 
 def test_the_end_of_a_step_that_is_no_longer_kept_does_not_turn_up_elsewhere(path):
     async def main():
         async with traces(path, traces=2) as kept:
             lasting = start(kept)
-            await kept.open(lasting)
+            await written(kept, lasting)
             for _ in range(9):
                 kept.refuse(start(kept), OK)
             await kept.flush()
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
             kept.close(lasting.id, StepEnd(outcome="error"))
             await kept.flush()
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
 
     asyncio.run(main())
     assert look(path, "SELECT count(*) FROM steps") == look(path, "SELECT count(*) FROM ends") == [(2,)]
@@ -478,7 +496,7 @@ def test_the_file_and_its_wal_stay_small_under_steady_load(path):
             async def calls():
                 for _ in left:
                     begun = start(kept, arguments={"message": "hello"})
-                    await kept.open(begun)
+                    await written(kept, begun)
                     kept.close(begun.id, StepEnd(outcome="ok", result={"message": "hello"}))
 
             async def watch():
@@ -527,23 +545,23 @@ def test_a_file_that_another_process_holds_refuses_calls_and_loses_no_end(path, 
         async with traces(path) as kept:
             await kept._upkeep
             open_before = start(kept)
-            await kept.open(open_before)
+            await written(kept, open_before)
             other = hold(path)
             try:
                 kept.close(open_before.id, OK)
                 refused = start(kept)
-                failing = asyncio.create_task(kept.open(refused))
+                failing = asyncio.create_task(written(kept, refused))
                 pause = await longest_pause(failing)
                 with pytest.raises(StateUnavailable, match="locked"):
                     await failing
-                kept.refuse(refused, StepEnd(outcome="error", code="STATE_UNAVAILABLE"))
+                kept.close(refused.id, StepEnd(outcome="error", code="STATE_UNAVAILABLE"))
                 with pytest.raises(StateUnavailable, match="locked"):
-                    await kept.open(start(kept))
+                    await written(kept, start(kept))
                 assert [step.outcome for step in await kept.steps()] == [None]  # what is there can be read
             finally:
                 other.close()
             again = start(kept)
-            await kept.open(again)
+            await written(kept, again)
             kept.close(again.id, OK)
             return pause, await kept.steps()
 
@@ -558,7 +576,7 @@ def test_a_file_that_another_process_holds_for_a_moment_delays_calls_and_refuses
         async with traces(path) as kept:
             await kept._upkeep
             other = hold(path)
-            opening = [asyncio.create_task(kept.open(start(kept))) for _ in range(5)]
+            opening = [asyncio.create_task(written(kept, start(kept))) for _ in range(5)]
             beginning = asyncio.create_task(kept.begin_run("a"))
             await asyncio.sleep(0.1)
             assert not any(task.done() for task in opening)
@@ -581,19 +599,23 @@ def test_traces_that_can_not_be_written_can_be_closed(path, impatient, caplog):
     assert "the last steps are not in the traces" in caplog.text
 
 
-FULL = """
+FULL = f"""
+from __future__ import annotations
 import asyncio, resource, sys, time
 from pathlib import Path
 from bascule.core.redaction import Redactor
-from bascule.core.traces import StepEnd, StepStart, Traces, recorder
+from bascule.core.traces import StepEnd, StepFacts, StepStart, Traces, recorder
 from bascule.hookspecs.config import Limits
 from bascule.hookspecs.errors import StateUnavailable
 
 recorder._ANSWER_SECONDS = 0.5
 
+{inspect.getsource(written)}
+
 async def call(kept):
-    begun = StepStart(id=kept.next_id(), tool="echo.say", started_at=time.time(), arguments=["x" * 4000])
-    await kept.open(begun)
+    facts = StepFacts(tool="echo.say")
+    begun = StepStart(id=kept.next_id(), facts=facts, started_at=time.time(), arguments=["x" * 4000])
+    await written(kept, begun)
     kept.close(begun.id, StepEnd(outcome="ok", result=["y" * 4000]))
 
 async def main():
@@ -627,7 +649,7 @@ def test_a_row_that_can_never_be_written_does_not_stand_in_the_way_of_others(pat
         async with traces(path) as kept:
             good = [start(kept, tool=f"echo.t{number}") for number in range(5)]
             good.insert(2, start(kept, started_at=float("nan")))  # NULL to SQLite, which the column takes not
-            results = await asyncio.gather(*(kept.open(each) for each in good), return_exceptions=True)
+            results = await asyncio.gather(*(written(kept, each) for each in good), return_exceptions=True)
             for each in good:
                 kept.close(each.id, OK)
             kept.refuse(start(kept, started_at=float("nan")), OK)
@@ -644,16 +666,20 @@ def test_a_row_that_can_never_be_written_does_not_stand_in_the_way_of_others(pat
 
 # --- several processes ------------------------------------------------------------------------------------------
 
-CHILD = """
+CHILD = f"""
+from __future__ import annotations
 import asyncio, sys, time
 from pathlib import Path
 from bascule.core.redaction import Redactor
-from bascule.core.traces import StepEnd, StepStart, Traces
+from bascule.core.traces import StepEnd, StepFacts, StepStart, Traces
 from bascule.hookspecs.config import Limits
 
+{inspect.getsource(written)}
+
 async def call(kept, run):
-    begun = StepStart(id=kept.next_id(), tool="echo.say", started_at=time.time(), run=run, arguments={"a": 1})
-    await kept.open(begun)
+    facts = StepFacts(tool="echo.say")
+    begun = StepStart(id=kept.next_id(), facts=facts, started_at=time.time(), run=run, arguments={{"a": 1}})
+    await written(kept, begun)
     return begun.id
 
 async def main():

@@ -90,7 +90,7 @@ def read_tools_page(result: object) -> tuple[Sequence[JsonObject], str | None]:
     return tools, cursor
 
 
-def call_params(name: str, arguments: JsonObject, token: int | None) -> dict[str, Any]:
+def call_params(name: str, arguments: object, token: int | None) -> dict[str, Any]:
     """The params of ``tools/call``; ``token`` asks for progress."""
     if token is None:
         return {"name": name, "arguments": arguments}

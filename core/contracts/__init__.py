@@ -20,7 +20,7 @@ refused: no other engine at hand matches them in linear time.
 
 from .budget import CheckTooExpensive
 from .gate import gate
-from .problems import Problem
+from .problems import NO_JSON, Problem
 from .validator import Validator, compile
 
-__all__ = ["CheckTooExpensive", "Problem", "Validator", "compile", "gate"]
+__all__ = ["NO_JSON", "CheckTooExpensive", "Problem", "Validator", "compile", "gate"]

@@ -43,17 +43,19 @@ class Validator:
         self._cost = cost
         self._steps_a_byte = cost.of_a_byte()
 
-    def problems(self, instance: object, limit: int = MAX_PROBLEMS) -> Sequence[Problem]:
+    def problems(self, instance: object, limit: int = MAX_PROBLEMS, *, size: int | None = None) -> Sequence[Problem]:
         """Say what is wrong with an instance, at most ``limit`` faults; empty where it fits.
 
-        Raises CheckTooExpensive where that can't be known within bounds.
+        ``size`` is that of its JSON in bytes, where that is known. Raises CheckTooExpensive where it can't be judged
+        within bounds.
         """
-        return _NONE if self.fits(instance) else self._explain(instance, limit)
+        return _NONE if self.fits(instance, size) else self._explain(instance, limit)
 
-    def fits(self, instance: object) -> bool:
+    def fits(self, instance: object, size: int | None = None) -> bool:
         """Judge an instance without a word; raises CheckTooExpensive."""
         try:
-            size = len(_encode(instance))
+            if size is None:
+                size = len(_encode(instance))
             if self._fits is not None and (size * self._steps_a_byte <= MAX_STEPS or self._affordable(instance)):
                 return self._fits(instance)
         except (TypeError, ValueError, RecursionError):

@@ -35,10 +35,9 @@ from ...hookspecs import (
     PluginHostUnavailable,
     ProgressListener,
     ToolConverter,
-    ToolResult,
 )
 from ..manifest import Manifest
-from ..upstream import Upstream
+from ..upstream import OutgoingCall, Upstream
 from .diagnostics import HostDiagnostics
 
 log = logging.getLogger(__name__)
@@ -301,22 +300,22 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    async def call(
-        self, remote_name: str, arguments: JsonObject, progress: ProgressListener | None, logs: LogListener | None
-    ) -> ToolResult:
-        """Send a call and read its result; see ``Upstream.call`` for what is raised."""
+    def prepare(
+        self, remote_name: str, arguments: bytes, progress: ProgressListener | None, logs: LogListener | None
+    ) -> OutgoingCall:
+        """Make a call ready to be sent; see ``Upstream.prepare`` for what is raised."""
         if self._upstream is None:
             raise PluginHostUnavailable(f"{self.plugin_id} is not available: it has not started")
         manifest = self._spec.manifest
-        result = await self._upstream.call(
+        return self._upstream.prepare(
             remote_name,
             arguments,
+            self._spec.converter.read_result,
             seconds=manifest.tool_seconds,
             idle_seconds=manifest.progress_idle_seconds,
             progress=progress,
             logs=logs,
         )
-        return self._spec.converter.read_result(result)
 
 
 async def _end_task(task: asyncio.Task[None]) -> None:

@@ -10,11 +10,11 @@ from ...hookspecs import (
     BasculeError,
     JsonObject,
     ToolApproval,
-    ToolResult,
 )
 from .. import hygiene
 from ..admission import Admission
 from ..naming import tool_id
+from ..registry import Outgoing
 from ..trust import Approval, Look, Pins, command_view, differences, judge, tool_digest, whole_digest
 from .installed import Installed
 
@@ -106,7 +106,7 @@ class Nowhere:
 
     generation = 0
 
-    async def call(self, *_: object) -> ToolResult:
+    def prepare(self, *_: object) -> Outgoing:
         raise NotImplementedError
 
 

@@ -6,6 +6,6 @@ written before its call is sent.
 
 from .reader import USES_KEPT
 from .recorder import Traces
-from .rows import StepEnd, StepStart, packed
+from .rows import StepEnd, StepFacts, StepStart, packed
 
-__all__ = ["USES_KEPT", "StepEnd", "StepStart", "Traces", "packed"]
+__all__ = ["USES_KEPT", "StepEnd", "StepFacts", "StepStart", "Traces", "packed"]

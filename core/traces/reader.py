@@ -28,7 +28,12 @@ USES_KEPT = 60
 """How often the last use of an open run is written within the time that it may be idle, at the most."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
-_STEPS = "SELECT begun, ended FROM steps LEFT JOIN ends USING (seq)"
+_STEPS = (
+    "SELECT run, started_at, facts.facts, begun, ended FROM steps LEFT JOIN ends USING (seq)"
+    " LEFT JOIN facts ON facts.id = steps.facts"
+)
+_UNKNOWN: dict[str, Any] = {"plugin": None, "generation": None, "tool": ""}
+"""What stands in place of a step's facts should they be lost."""
 _RUNS = (
     "SELECT id, agent, purpose, state, started_at, ended_at, COALESCE(steps, 0), process, used_at FROM runs"
     " LEFT JOIN (SELECT run, COUNT(*) AS steps FROM steps GROUP BY run) ON run = id"  # one scan of a bounded table
@@ -104,12 +109,15 @@ def _run_view(horizon: float, run_id: str, agent: str, purpose: str | None, stat
 
 def _steps(connection: sqlite3.Connection, which: str, *values: object) -> list[Step]:
     left, steps = _DETAIL_BYTES, []
-    for begun, ended in connection.execute(f"{_STEPS} {which}", values):
-        fields = json.loads(begun) | json.loads(ended or "{}")
-        left -= len(begun) + len(ended or "")
+    for run, started_at, facts, begun, ended in connection.execute(f"{_STEPS} {which}", values):
+        texts = (facts or "{}", begun, ended or "{}")  # of an old format, all that is known of the call is in begun
+        fields = dict(_UNKNOWN)
+        for text in texts:
+            fields |= json.loads(text)
+        left -= sum(map(len, texts))
         if left < 0:
             fields["arguments"] = fields["result"] = None
-        steps.append(Step(**{**fields, "started_at": _time(fields["started_at"])}))
+        steps.append(Step(**{**fields, "run": run, "started_at": _time(started_at)}))
     return steps
 
 

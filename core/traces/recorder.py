@@ -29,7 +29,7 @@ from ..database import Database
 from ..processes import process
 from ..redaction import Redactor
 from . import reader, upkeep
-from .rows import Rows, StepEnd, StepStart
+from .rows import FACTS_SECONDS, Rows, StepEnd, StepStart
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,9 @@ _WAITING_STEPS = 50_000
 _AT_ONCE = 1_000  # rows in one transaction: about 5 ms, should the disk take none of them
 _UPKEEP_STEPS = 1_024
 
+Told = Callable[[StateUnavailable | None], None]
+"""Who waits for a row: called once it is there, or with what keeps it from being. Must not raise."""
+
 _UNFIT = (sqlite3.Error, OverflowError, ValueError)  # a value is to blame; what the state is to blame for is translated
 
 _BEGIN_RUN = (
@@ -47,18 +50,19 @@ _BEGIN_RUN = (
 )
 _END_RUN = "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?"
 _USE_RUN = "UPDATE runs SET used_at = ? WHERE id = ?"
-_BEGIN_STEP = "INSERT INTO steps (run, started_at, begun) VALUES (?, ?, ?)"
+_FACTS = "INSERT INTO facts (id, kept_at, facts) VALUES (?, ?, ?)"
+_BEGIN_STEP = "INSERT INTO steps (run, facts, started_at, begun) VALUES (?, ?, ?, ?)"
 _END_STEP = "REPLACE INTO ends (seq, ended) VALUES (?, ?)"
 
 
 class _Waiting(msgspec.Struct, eq=False):
-    """What waits to be written: a step's beginning, its end or both, or another statement; and who waits for that.
+    """What waits to be written: a step's beginning, its end or both, or another statement; and who is told then.
 
     ``seq`` is a step's place in the file once its beginning is ``written``.
     """
 
-    waiter: asyncio.Future[None] | None
-    begun: tuple[str | None, float, str] = (None, 0.0, "")
+    told: Told | None
+    begun: tuple[str | None, int | None, float, str] = (None, None, 0.0, "")
     ended: str | None = None
     statement: tuple[str, tuple[Any, ...]] | None = None
     seq: int = 0
@@ -66,9 +70,10 @@ class _Waiting(msgspec.Struct, eq=False):
 
     def fail(self, error: StateUnavailable) -> bool:
         """Tell the one who waits; returns whether there was one."""
-        if self.waiter is None or self.waiter.done():
+        told, self.told = self.told, None
+        if told is None:
             return False
-        self.waiter.set_exception(StateUnavailable(error.message, where=error.where, hint=error.hint))
+        told(StateUnavailable(error.message, where=error.where, hint=error.hint))
         return True
 
 
@@ -85,6 +90,7 @@ class Traces:
         self._due = False  # a write is planned, for the end of this turn or to be tried again
         self._since = 0.0  # when the oldest of those who wait began to
         self._untidied = 0  # steps
+        self._facts_due = 0.0
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -135,19 +141,13 @@ class Traces:
         """Record how a run ended: ``finished``, ``failed``, ``abandoned`` or ``crashed``."""
         await self._execute(_END_RUN, state, time.time() if ended_at is None else ended_at, run_id)
 
-    async def open(self, start: StepStart) -> None:
-        """Record a step; returns once its row is there. Raises ``StateUnavailable`` where it can't be.
+    def open(self, start: StepStart, told: Told) -> None:
+        """Record a step; ``told`` is called once its row is there, or with why it can't be.
 
-        Its ``close`` must follow, whatever becomes of the call; its ``refuse`` where this here was cancelled.
+        Its ``close`` must follow, whatever becomes of the call; where it comes before ``told`` was called, that isn't.
         """
-        waiter = self._loop.create_future()
-        self._open[start.id] = step = _Waiting(waiter, self._rows.begun(start))
+        self._open[start.id] = step = _Waiting(told, self._rows.begun(start))
         self._put(step)
-        try:
-            await waiter
-        except StateUnavailable:
-            del self._open[start.id]
-            raise
 
     def close(self, step_id: str, end: StepEnd) -> None:
         """Record what came of an open step; it is written at the end of this turn."""
@@ -156,10 +156,8 @@ class Traces:
             self._end(step, end)
 
     def refuse(self, start: StepStart, end: StepEnd) -> None:
-        """Record a step that was never sent; it may be one whose ``open`` was cancelled."""
-        step = self._open.pop(start.id, None)
-        if step is not None or len(self._waiting) < _WAITING_STEPS:
-            self._end(step or _Waiting(None, self._rows.begun(start)), end)
+        """Record a step that was never sent."""
+        self._end(_Waiting(None, self._rows.begun(start)), end)
 
     async def flush(self) -> None:
         """Return once everything recorded so far is in the file; raises ``StateUnavailable``."""
@@ -209,14 +207,26 @@ class Traces:
     # --- writing --------------------------------------------------------------------------------------
 
     async def _execute(self, sql: str, *values: Any) -> None:
-        waiter = self._loop.create_future()
-        self._put(_Waiting(waiter, statement=(sql, values), written=True))
+        waiter: asyncio.Future[None] = self._loop.create_future()
+
+        def told(error: StateUnavailable | None) -> None:
+            if waiter.done():
+                return
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+        self._put(_Waiting(told, statement=(sql, values), written=True))
         await waiter
 
     def _end(self, step: _Waiting, end: StepEnd) -> None:
-        step.ended = self._rows.ended(end)
-        if step.written or step.waiter is None:  # else it waits already
-            self._put(step)
+        waits = step.told is not None and not step.written
+        step.told = None
+        if step.written or waits or len(self._waiting) < _WAITING_STEPS:
+            step.ended = self._rows.ended(end)
+            if not waits:
+                self._put(step)
 
     def _put(self, item: _Waiting) -> None:
         self._waiting.append(item)
@@ -249,6 +259,9 @@ class Traces:
     def _commit(self, batch: list[_Waiting]) -> None:
         with self._database.transaction() as connection:
             new = [item for item in batch if not item.written]
+            if self._rows.fresh:
+                now = time.time()
+                connection.executemany(_FACTS, [(number, now, text) for number, text in self._rows.fresh.items()])
             connection.executemany(_BEGIN_STEP, [item.begun for item in new])
             # What one transaction inserts stands side by side.
             first = connection.execute("SELECT last_insert_rowid()").fetchone()[0] - len(new) + 1
@@ -258,10 +271,12 @@ class Traces:
             for item in batch:
                 if item.statement is not None:
                     connection.execute(*item.statement)
+        self._rows.fresh.clear()
         for item in batch:
             item.written = True
-            if item.waiter is not None and not item.waiter.done():
-                item.waiter.set_result(None)
+            if item.told is not None:
+                told, item.told = item.told, None
+                told(None)
         self._untidied += len(new)
         if self._untidied >= _UPKEEP_STEPS and self._upkeep.done():
             self._tidy()
@@ -278,4 +293,8 @@ class Traces:
 
     def _tidy(self) -> None:
         self._untidied = 0
-        self._upkeep = self._loop.run_in_executor(None, upkeep.tidy, self._spare, self._limits)
+        now = self._loop.time()
+        facts = now >= self._facts_due
+        if facts:
+            self._facts_due = now + FACTS_SECONDS
+        self._upkeep = self._loop.run_in_executor(None, upkeep.tidy, self._spare, self._limits, facts)

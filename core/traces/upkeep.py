@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...hookspecs import Limits, StateUnavailable
 from ..database import Database
+from .rows import FACTS_SECONDS
 
 BUSY_SECONDS = 0.1
 
@@ -27,16 +28,24 @@ _RUNS = (  # a run goes with its last step; one that never ended, because its pr
     " OR (ended_at IS NOT NULL AND seq <= (SELECT MAX(seq) FROM runs) - :limit)"
     " OR (ended_at IS NULL AND started_at < :horizon AND id NOT IN (SELECT run FROM steps WHERE run IS NOT NULL))"
 )
+_UNUSED_FACTS = "SELECT id FROM facts WHERE kept_at < ? AND id NOT IN (SELECT facts FROM steps WHERE facts IS NOT NULL)"
 
 
-def tidy(database: Database, limits: Limits) -> None:
-    """Delete what is too old or too much, and move the WAL into the file once it has grown."""
-    bounds = {"horizon": time.time() - limits.trace_days * 86_400, "limit": limits.traces, "at_once": _AT_ONCE}
+def tidy(database: Database, limits: Limits, facts: bool) -> None:
+    """Delete what is too old or too much, and move the WAL into the file once it has grown.
+
+    With ``facts`` also those that no step refers to: all steps are looked through for that.
+    """
+    now = time.time()
+    bounds = {"horizon": now - limits.trace_days * 86_400, "limit": limits.traces, "at_once": _AT_ONCE}
     with suppress(StateUnavailable, FileNotFoundError), database.reading() as connection:  # the next time, then
         while connection.execute(_STEPS, bounds).rowcount == _AT_ONCE:
             pass
         connection.execute(_ENDS)
         connection.execute(_RUNS, bounds)
+        if facts:  # found first, since deleting locks others out
+            unused = connection.execute(_UNUSED_FACTS, (now - 2 * FACTS_SECONDS,)).fetchall()
+            connection.executemany("DELETE FROM facts WHERE id = ?", unused)
         if Path(f"{database.path}-wal").stat().st_size > _WAL_BYTES:
             # The first moves the bulk and hinders no one; only the second, which empties the WAL, locks others out.
             for mode in ("PASSIVE", "TRUNCATE"):

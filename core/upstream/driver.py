@@ -1,9 +1,9 @@
 """Runs a session over a channel: waiters, deadlines, and nobody left waiting.
 
 The way of a call: the session makes the message; the channel takes it; the waiter's future is resolved by the reader.
-Cancelling the task that awaits ``call``, and a deadline that passes, do the same two things at once: the waiter is
-free, and ``notifications/cancelled`` is queued for the server (N6.8). When the reader ends, for whatever reason, every
-waiter is failed in the same turn of the loop.
+Cancelling the task that awaits its answer, and a deadline that passes, do the same two things at once: the waiter is
+free, and ``notifications/cancelled`` is queued for the server that knows of the call (N6.8). When the reader ends, for
+whatever reason, every waiter is failed in the same turn of the loop.
 """
 
 from __future__ import annotations
@@ -33,30 +33,17 @@ from ...hookspecs import (
     ToolBusy,
     ToolCallFailed,
     ToolCallTimeout,
-    ToolResultInvalid,
+    ToolResult,
     ToolResultTooLarge,
 )
 from ..codecs import legacy
 from ..jsonrpc import ErrorResponse, Response, encode_notification, encode_result
 from .session import Logged, Progressed, Reply, Session, ToolListChanged
+from .waiters import OutgoingCall, Waiter
 
 log = logging.getLogger(__name__)
 
 _MAX_CONTROLS = 1_024  # replies and cancellations that wait for a server which does not read
-
-
-class _Waiter:
-    """Someone who waits for the answer to one request."""
-
-    __slots__ = ("ceiling", "deadline", "future", "idle", "logs", "progress", "seconds", "tool")
-
-    def __init__(self, future: asyncio.Future[Any], tool: str | None = None) -> None:
-        self.future = future
-        self.tool = tool
-        self.progress: ProgressListener | None = None
-        self.logs: LogListener | None = None
-        self.deadline = inf
-        self.ceiling = self.idle = self.seconds = 0.0
 
 
 class Upstream:
@@ -70,14 +57,14 @@ class Upstream:
         on_tools_changed: Callable[[], None],
         on_fault: Callable[[bytes], None],
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._channel = channel
         self._send_now: Callable[[bytes], bool] | None = getattr(channel, "send_now", None)
         self._limits = limits
         self._on_tools_changed = on_tools_changed
         self._on_fault = on_fault
-        self._session = Session(limits, self._loop.time)
-        self._waiters: dict[int, _Waiter] = {}
+        self._session = Session(limits, self.loop.time)
+        self._waiters: dict[int, Waiter] = {}
         self._controls: deque[bytes] = deque()
         self._controls_due = asyncio.Event()
         self._end: Callable[[], BasculeError] | None = None
@@ -116,8 +103,7 @@ class Upstream:
         self._waiters.clear()
         self._ring_at(inf)
         for waiter in waiters:
-            if not waiter.future.done():
-                waiter.future.set_exception(error())
+            waiter.fail(error())
 
     def _take(self, line: bytes) -> None:
         for event in self._session.receive(line):
@@ -158,13 +144,13 @@ class Upstream:
         waiter = self._waiters.get(event.id)
         if waiter is None or waiter.future.done():
             return
-        waiter.deadline = min(max(waiter.deadline, self._loop.time() + waiter.idle), waiter.ceiling)
+        waiter.deadline = min(max(waiter.deadline, self.loop.time() + waiter.idle), waiter.ceiling)
         if waiter.progress is not None:
             try:
                 waiter.progress(event.progress)
             except Exception as error:  # noqa: BLE001 - the listener is the caller's; its fault ends its own call
-                self._abandon(event.id, "the listener to its progress failed")
-                waiter.future.set_exception(error)
+                self.abandon(waiter, "the listener to its progress failed")
+                waiter.fail(error)
 
     def _log(self, message: LogMessage) -> None:
         """Pass it on where all calls in flight have one listener; else it could be about somebody else's call."""
@@ -210,101 +196,108 @@ class Upstream:
         if self._end is not None:
             raise self._end()
         request_id, message = self._session.request(method, params)
-        waiter = self._waiters[request_id] = _Waiter(self._loop.create_future())
+        waiter = self._waiters[request_id] = Waiter(request_id, self.loop.create_future())
         try:
             await self._channel.send(message)
             return await waiter.future
         finally:
             self._waiters.pop(request_id, None)
 
-    async def call(
+    def prepare(
         self,
         name: str,
-        arguments: JsonObject,
+        arguments: bytes,
+        read: Callable[[JsonObject], ToolResult],
         *,
         seconds: float,
         idle_seconds: float,
         progress: ProgressListener | None = None,
         logs: LogListener | None = None,
-    ) -> JsonObject:
-        """Call a tool: answer within ``seconds``, or within ``idle_seconds`` of its last sign of life.
+    ) -> OutgoingCall:
+        """Make a call of a tool, with the JSON of its arguments, ready to be sent; ``read`` is given the result.
 
-        Raises ``ToolCallTimeout``, ``ToolCallFailed``, ``ToolBusy``, ``ToolResultTooLarge``, ``ToolResultInvalid``,
-        ``ToolArgumentsInvalid`` (no JSON, or too large to send) or ``PluginHostUnavailable``.
+        It is to be answered within ``seconds`` from now, or within ``idle_seconds`` of its last sign of life. Whoever
+        has it must await its ``answer``.
+
+        Raises ``ToolBusy``, ``ToolArgumentsInvalid`` (too large to send) or ``PluginHostUnavailable``; its answer, in
+        addition, ``ToolCallTimeout``, ``ToolCallFailed``, ``ToolResultTooLarge``, ``ToolResultInvalid``, and what
+        ``read`` raises.
         """
         if self._end is not None:
             raise self._end()
         if len(self._waiters) >= self._limits.calls_per_host:
             raise ToolBusy(f"{len(self._waiters):,} calls are in flight at this server", hint="try again in a while")
-        request_id, message = self._encode(name, arguments)
-        waiter = self._wait(request_id, name, seconds, idle_seconds)
-        waiter.progress, waiter.logs = progress, logs
-        try:
-            if self._send_now is None or not self._send_now(message):
-                await self._channel.send(message)
-            result = await waiter.future
-        except ChannelClosed as closed:
-            raise self._unsent(closed) from closed
-        except asyncio.CancelledError:
-            self._abandon(request_id, "the caller no longer waits")
-            raise
-        finally:
-            if self._waiters.pop(request_id, None) is not None:
-                self._session.forget(request_id)
-        if not isinstance(result, dict):
-            raise ToolResultInvalid("the server's answer to the call is no object")
-        return result
-
-    def _encode(self, name: str, arguments: JsonObject) -> tuple[int, bytes]:
-        try:
-            request_id, message = self._session.call(name, arguments, progress=True)
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            raise ToolArgumentsInvalid(f"the arguments are no JSON: {error}"[:300]) from error
+        request_id, message = self._session.call(name, arguments, progress=True)
         if len(message) > self._limits.message_bytes:
             self._session.forget(request_id)
             raise ToolArgumentsInvalid(
                 f"the call takes {len(message):,} bytes; a message may have {self._limits.message_bytes:,}"
             )
-        return request_id, message
+        call = self._waiters[request_id] = OutgoingCall(self, request_id, message, name)
+        call.read, call.progress, call.logs = read, progress, logs
+        now = self.loop.time()
+        call.seconds = seconds
+        call.idle = idle_seconds
+        call.deadline = now + seconds
+        call.ceiling = now + max(seconds, self._limits.tool_seconds_max)
+        if call.deadline < self._next_due:
+            self._ring_at(call.deadline)
+        return call
 
-    def _wait(self, request_id: int, tool: str, seconds: float, idle_seconds: float) -> _Waiter:
-        waiter = self._waiters[request_id] = _Waiter(self._loop.create_future(), tool)
-        now = self._loop.time()
-        waiter.seconds = seconds
-        waiter.idle = idle_seconds
-        waiter.deadline = now + seconds
-        waiter.ceiling = now + max(seconds, self._limits.tool_seconds_max)
-        if waiter.deadline < self._next_due:
-            self._ring_at(waiter.deadline)
-        return waiter
+    def dispatch(self, call: OutgoingCall) -> None:
+        """Give a call to the channel, in a task of its own where that has no room for it now."""
+        try:
+            if self._send_now is not None and self._send_now(call.message):
+                return
+        except ChannelClosed as closed:
+            call.fail(self._unsent(closed))
+        except Exception as error:  # noqa: BLE001 - a transport's; told to the one who calls
+            call.fail(error)
+        else:
+            call.sending = self.loop.create_task(self._send(call))
+
+    async def _send(self, call: OutgoingCall) -> None:
+        try:
+            await self._channel.send(call.message)
+        except ChannelClosed as closed:
+            call.fail(self._unsent(closed))
+        except Exception as error:  # noqa: BLE001 - as above
+            call.fail(error)
+
+    def abandon(self, waiter: Waiter, reason: str) -> None:
+        """Forget a request, and tell the server so where it may know of it."""
+        self._waiters.pop(waiter.id, None)
+        if not waiter.was_sent:
+            self._session.forget(waiter.id)
+            return
+        message = self._session.cancel(waiter.id, reason)
+        if message is not None:
+            self._control(message)
+
+    def forget(self, request_id: int) -> None:
+        """Forget a request whose wait is over, however it ended."""
+        if self._waiters.pop(request_id, None) is not None:
+            self._session.forget(request_id)
 
     def _ring_at(self, when: float) -> None:
         """One timer serves all waiters: calls mostly have one and the same time, so it is hardly ever moved."""
         if self._timer is not None:
             self._timer.cancel()
         self._next_due = when
-        self._timer = None if when == inf else self._loop.call_at(when, self._ring)
+        self._timer = None if when == inf else self.loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
         """Give up on those whose deadline has passed; answers and progress may have moved the next one."""
-        now = self._loop.time()
-        for request_id, waiter in [item for item in self._waiters.items() if item[1].deadline <= now]:
-            self._abandon(request_id, "it took too long")
-            if not waiter.future.done():
-                waiter.future.set_exception(
-                    ToolCallTimeout(
-                        f"{waiter.tool} did not answer within {waiter.seconds:g} s",
-                        hint="a tool that reports progress is given longer; see backend.tool_timeout_seconds",
-                    )
+        now = self.loop.time()
+        for call in [call for call in self._waiters.values() if call.deadline <= now]:
+            self.abandon(call, "it took too long")
+            call.fail(
+                ToolCallTimeout(
+                    f"{call.tool} did not answer within {call.seconds:g} s",
+                    hint="a tool that reports progress is given longer; see backend.tool_timeout_seconds",
                 )
+            )
         self._ring_at(min((waiter.deadline for waiter in self._waiters.values()), default=inf))
-
-    def _abandon(self, request_id: int, reason: str) -> None:
-        """Forget a request and tell the server so."""
-        self._waiters.pop(request_id, None)
-        message = self._session.cancel(request_id, reason)
-        if message is not None:
-            self._control(message)
 
     def _unsent(self, closed: ChannelClosed) -> BasculeError:
         return self._end() if self._end is not None else PluginHostUnavailable(closed.message)

@@ -40,6 +40,7 @@ from ..jsonrpc import (
     encode_notification,
     encode_request,
     encode_result,
+    written,
 )
 
 _CANCELLED_KEPT = 32_768
@@ -122,10 +123,13 @@ class Session:
         self._open.add(request_id)
         return request_id, message
 
-    def call(self, name: str, arguments: JsonObject, *, progress: bool) -> tuple[int, bytes]:
-        """Open a ``tools/call``; with ``progress`` its id is its progress token as well, unique by nature."""
+    def call(self, name: str, arguments: bytes, *, progress: bool) -> tuple[int, bytes]:
+        """Open a ``tools/call``; with ``progress`` its id is its progress token as well, unique by nature.
+
+        ``arguments`` are JSON.
+        """
         request_id = self._next_id()
-        params = legacy.call_params(name, arguments, request_id if progress else None)
+        params = legacy.call_params(name, written(arguments), request_id if progress else None)
         message = encode_request(request_id, "tools/call", params)
         self._open.add(request_id)
         return request_id, message
