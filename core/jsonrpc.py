@@ -118,11 +118,6 @@ def encode(value: object) -> bytes:
         raise ValueError(f"not a JSON value: {error}") from error
 
 
-def written(value: bytes) -> object:
-    """Let JSON that is written already stand as it is in what is encoded."""
-    return msgspec.Raw(value)
-
-
 def encode_request(id: int | str, method: str, params: object = None) -> bytes:
     """Write a request; no ``params`` member for None."""
     return encode(_call({"jsonrpc": "2.0", "id": id, "method": method}, params))

@@ -28,8 +28,10 @@ class Channel(Protocol):
     Iteration ends when the peer has closed in order, and raises ``ChannelClosed`` when it broke off or
     ``ChannelFault`` when it broke the framing or a bound.
 
-    A channel may have a third method, ``send_now(message) -> bool``: ``send`` without a wait, which spares a busy
-    session a coroutine for each message; ``False`` = not taken, since it would have to wait.
+    A channel may have two methods more, which spare a busy session a coroutine for each message. ``send_now(message)
+    -> bool`` is ``send`` without a wait; ``False`` = not taken, since it would have to wait. ``receive_now() ->
+    list[bytes]`` takes the messages that are there already, in order, none twice, and may be called whenever the
+    iterator has given one.
     """
 
     async def send(self, message: bytes) -> None:

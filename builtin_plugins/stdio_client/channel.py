@@ -33,7 +33,7 @@ class StdioChannel:
         self._lines: deque[bytes] = deque()
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
-        self._wake_writer = asyncio.Event()
+        self._writing = False  # a write is planned for this turn of the loop, or waits for the child
         self._room = asyncio.Event()
         self._room.set()
         self._flushed = asyncio.Event()
@@ -41,16 +41,18 @@ class StdioChannel:
         self._broken: ChannelClosed | None = None
         self._reading: asyncio.Timeout | None = None
         self._gone = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Start the writer, the reader of stderr and the watch on the child's end."""
-        self._spawn(self._write())
+        """Start the reader of stderr and the watch on the child's end."""
         self._spawn(self._drain_stderr())
         self._spawn(self._watch())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # --- in -------------------------------------------------------------------------------------------
 
@@ -64,6 +66,12 @@ class StdioChannel:
                 if not self._tolerant or self._is_json(line):
                     return line
             await self._fill()
+
+    def receive_now(self) -> list[bytes]:
+        """Return the lines that are there already."""
+        lines = list(self._lines)
+        self._lines.clear()
+        return [line for line in lines if self._is_json(line)] if self._tolerant else lines
 
     async def _fill(self) -> None:
         try:
@@ -134,7 +142,10 @@ class StdioChannel:
     def _queue(self, message: bytes) -> None:
         self._outgoing += (message, b"\n")
         self._outgoing_bytes += len(message) + 1
-        self._wake_writer.set()
+        if not self._writing:
+            self._writing = True
+            self._flushed.clear()
+            self._loop.call_soon(self._write)
 
     async def _wait_for_room(self) -> None:
         self._room.clear()
@@ -146,21 +157,32 @@ class StdioChannel:
                 f"the server does not read its input: {self._outgoing_bytes:,} bytes wait for it"
             ) from None
 
-    async def _write(self) -> None:
-        stdin = self._child.stdin
-        while True:
-            await self._wake_writer.wait()
-            self._wake_writer.clear()
-            self._flushed.clear()
-            data = b"".join(self._outgoing)
-            self._outgoing.clear()
-            try:
-                stdin.write(data)
-                await stdin.drain()
-            except (OSError, RuntimeError):
-                return  # it closed its input; its end, or its silence, is met by the reader
-            self._outgoing_bytes -= len(data)
-            self._room.set()
+    def _write(self) -> None:
+        """Write what this turn of the loop has brought, at once; a task waits only where the child reads slowly."""
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        try:
+            self._child.stdin.write(data)
+            waits = _waits(self._child.stdin.drain())
+        except (OSError, RuntimeError):
+            return  # it closed its input; its end, or its silence, is met by the reader
+        if waits:
+            self._spawn(self._drain(len(data)))
+        else:
+            self._wrote(len(data))
+
+    async def _drain(self, size: int) -> None:
+        with suppress(OSError, RuntimeError):  # as above
+            await self._child.stdin.drain()
+            self._wrote(size)
+
+    def _wrote(self, size: int) -> None:
+        self._outgoing_bytes -= size
+        self._room.set()
+        if self._outgoing:
+            self._loop.call_soon(self._write)
+        else:
+            self._writing = False
             self._flushed.set()
 
     # --- aside ----------------------------------------------------------------------------------------
@@ -189,3 +211,13 @@ class StdioChannel:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _waits(work: Coroutine[Any, Any, None]) -> bool:
+    """Begin ``work``; where it would have to wait it is given up, to be begun anew by someone who can."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return False
+    work.close()
+    return True

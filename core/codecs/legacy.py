@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from ...hookspecs import (
@@ -18,6 +19,7 @@ from ...hookspecs import (
     McpVersionUnsupported,
     Progress,
 )
+from ..jsonrpc import encode
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST = REVISIONS[-1]
@@ -27,6 +29,9 @@ BATCHING = frozenset({"2025-03-26"})
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """How grave a log message is, in rising order (server/utilities/logging, RFC 5424)."""
 
+_CALL = (
+    b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%b,"arguments":%b,"_meta":{"progressToken":%d}}}'
+)
 _MAX_NAME = 256  # characters of a server's own name and version that are kept
 
 
@@ -90,11 +95,17 @@ def read_tools_page(result: object) -> tuple[Sequence[JsonObject], str | None]:
     return tools, cursor
 
 
-def call_params(name: str, arguments: object, token: int | None) -> dict[str, Any]:
-    """The params of ``tools/call``; ``token`` asks for progress."""
-    if token is None:
-        return {"name": name, "arguments": arguments}
-    return {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
+def call_message(request_id: int, name: str, arguments: bytes) -> bytes:
+    """The whole ``tools/call`` with the JSON of its arguments; its id is also the token of its progress.
+
+    Put together from written parts: the arguments are written once for all who need them.
+    """
+    return _CALL % (request_id, _written(name), arguments, request_id)
+
+
+@lru_cache(maxsize=4_096)
+def _written(text: str) -> bytes:
+    return encode(text)
 
 
 def read_progress(params: object) -> tuple[int, Progress] | None:

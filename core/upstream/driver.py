@@ -60,6 +60,7 @@ class Upstream:
         self.loop = asyncio.get_running_loop()
         self._channel = channel
         self._send_now: Callable[[bytes], bool] | None = getattr(channel, "send_now", None)
+        self._receive_now: Callable[[], list[bytes]] | None = getattr(channel, "receive_now", None)
         self._limits = limits
         self._on_tools_changed = on_tools_changed
         self._on_fault = on_fault
@@ -85,11 +86,10 @@ class Upstream:
         try:
             async for line in self._channel:
                 self.last_seen = time.time()
-                try:
-                    self._take(line)
-                except McpProtocolError:
-                    self._on_fault(line)
-                    raise
+                self._take(line)
+                if self._receive_now is not None:
+                    for another in self._receive_now():
+                        self._take(another)
             raise ChannelClosed("the server closed the connection")
         finally:
             controls.cancel()
@@ -106,7 +106,12 @@ class Upstream:
             waiter.fail(error())
 
     def _take(self, line: bytes) -> None:
-        for event in self._session.receive(line):
+        try:
+            events = self._session.receive(line)
+        except McpProtocolError:
+            self._on_fault(line)
+            raise
+        for event in events:
             if isinstance(event, Response):
                 self._answer(event, len(line))
             elif isinstance(event, ErrorResponse):
@@ -227,19 +232,20 @@ class Upstream:
             raise self._end()
         if len(self._waiters) >= self._limits.calls_per_host:
             raise ToolBusy(f"{len(self._waiters):,} calls are in flight at this server", hint="try again in a while")
-        request_id, message = self._session.call(name, arguments, progress=True)
+        request_id, message = self._session.call(name, arguments)
         if len(message) > self._limits.message_bytes:
             self._session.forget(request_id)
             raise ToolArgumentsInvalid(
                 f"the call takes {len(message):,} bytes; a message may have {self._limits.message_bytes:,}"
             )
-        call = self._waiters[request_id] = OutgoingCall(self, request_id, message, name)
-        call.read, call.progress, call.logs = read, progress, logs
+        call = self._waiters[request_id] = OutgoingCall(self, request_id, message, name, read)
+        call.progress, call.logs = progress, logs
         now = self.loop.time()
+        most = self._limits.tool_seconds_max
         call.seconds = seconds
         call.idle = idle_seconds
         call.deadline = now + seconds
-        call.ceiling = now + max(seconds, self._limits.tool_seconds_max)
+        call.ceiling = now + (seconds if seconds > most else most)
         if call.deadline < self._next_due:
             self._ring_at(call.deadline)
         return call

@@ -40,7 +40,6 @@ from ..jsonrpc import (
     encode_notification,
     encode_request,
     encode_result,
-    written,
 )
 
 _CANCELLED_KEPT = 32_768
@@ -123,16 +122,11 @@ class Session:
         self._open.add(request_id)
         return request_id, message
 
-    def call(self, name: str, arguments: bytes, *, progress: bool) -> tuple[int, bytes]:
-        """Open a ``tools/call``; with ``progress`` its id is its progress token as well, unique by nature.
-
-        ``arguments`` are JSON.
-        """
-        request_id = self._next_id()
-        params = legacy.call_params(name, written(arguments), request_id if progress else None)
-        message = encode_request(request_id, "tools/call", params)
+    def call(self, name: str, arguments: bytes) -> tuple[int, bytes]:
+        """Open a ``tools/call`` with the JSON of its arguments; its id is its progress token, unique by nature."""
+        request_id = self._last_id = self._last_id + 1
         self._open.add(request_id)
-        return request_id, message
+        return request_id, legacy.call_message(request_id, name, arguments)
 
     def cancel(self, request_id: int, reason: str) -> bytes | None:
         """Close an open request and say so to the server; ``None`` where it was answered already."""

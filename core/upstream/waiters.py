@@ -47,11 +47,13 @@ class OutgoingCall(Waiter):
 
     __slots__ = ("_upstream", "message", "read", "sending", "sent_at")
 
-    def __init__(self, upstream: Upstream, call_id: int, message: bytes, tool: str) -> None:
+    def __init__(
+        self, upstream: Upstream, call_id: int, message: bytes, tool: str, read: Callable[[JsonObject], ToolResult]
+    ) -> None:
         super().__init__(call_id, upstream.loop.create_future(), tool)
         self._upstream = upstream
         self.message = message
-        self.read: Callable[[JsonObject], ToolResult]
+        self.read = read
         self.sending: asyncio.Task[None] | None = None
         self.sent_at = 0.0
 
