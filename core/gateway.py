@@ -84,13 +84,16 @@ class _Passage:
 
 
 class _Slots:
-    """How many calls of one caller are in flight, the caller as a trace shows him, and what checks were told last."""
+    """How many calls of one caller are in flight, the caller as a trace shows him, and what stays from call to call."""
 
-    __slots__ = ("count", "facts", "shown")
+    __slots__ = ("count", "facts", "last_entry", "last_verdict", "shown", "step_facts")
 
     def __init__(self, caller: Caller) -> None:
         self.count = 0
         self.facts: CallFacts | None = None
+        self.last_entry: Entry | None = None
+        self.last_verdict: Verdict | None = None
+        self.step_facts: StepFacts
         self.shown = packed(
             {
                 "platform": caller.platform,
@@ -265,22 +268,31 @@ class Gateway:
     # --- the trace ------------------------------------------------------------------------------------
 
     def _start(self, passage: _Passage) -> StepStart:
-        call, entry, verdict = passage.call, passage.entry, passage.verdict
+        call = passage.call
         return StepStart(
             id=passage.step,
-            facts=StepFacts(
-                tool=call.tool if entry is None else entry.tool.name,
-                plugin=None if entry is None else entry.tool.plugin_id,
-                generation=None if entry is None else entry.destination.generation,
-                caller=passage.slots.shown,
-                decision=None if verdict is None else type(verdict).__name__.lower(),
-                decision_reason=_reason(verdict),
-                decision_rule=None if verdict is None else verdict.rule,
-            ),
+            facts=self._step_facts(passage),
             run=call.run,
             started_at=time() - (perf_counter() - passage.began),
             arguments=call.arguments if passage.arguments is None else passage.arguments,
         )
+
+    def _step_facts(self, passage: _Passage) -> StepFacts:
+        """What the trace says of the call's kind: mostly the very same as of this caller's last call."""
+        entry, verdict, slots = passage.entry, passage.verdict, passage.slots
+        if entry is not None and entry is slots.last_entry and verdict is slots.last_verdict:
+            return slots.step_facts
+        slots.last_entry, slots.last_verdict = entry, verdict
+        slots.step_facts = StepFacts(
+            tool=passage.call.tool if entry is None else entry.tool.name,
+            plugin=None if entry is None else entry.tool.plugin_id,
+            generation=None if entry is None else entry.destination.generation,
+            caller=slots.shown,
+            decision=None if verdict is None else type(verdict).__name__.lower(),
+            decision_reason=_reason(verdict),
+            decision_rule=None if verdict is None else verdict.rule,
+        )
+        return slots.step_facts
 
     def _close(self, passage: _Passage, *, result: ToolResult | None = None, error: BasculeError | None = None) -> None:
         now = perf_counter()

@@ -109,8 +109,11 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return ``text`` without its secrets; what was JSON is still JSON."""
-        if not _hints(text) and not self._may_hold_known(text):
-            return text
+        try:
+            if not _search()(text) and not (self._spellings and self._may_hold_known(text)):
+                return text
+        except ValueError:
+            pass  # not fit for UTF-8
         return self._as_json(text) or self._as_text(text)
 
     def label(self, text: str) -> str:
@@ -165,16 +168,9 @@ class Redactor:
         return _ASSIGNED.sub(rf"\1{REDACTED}", text) if "=" in text or ":" in text else text
 
 
-def _hints(text: str) -> bool:
-    """Whether a closer look is worth its time."""
-    try:
-        return _search()(text)
-    except ValueError:  # not fit for UTF-8
-        return True
-
-
 @cache
 def _search() -> Callable[[str], bool]:
+    """What says whether a closer look at a text is worth its time; raises ``ValueError`` where it is no UTF-8."""
     from .contracts.compiled import MAX_PROGRAM, matches  # loaded with the first text, not with the command line
 
     pattern = re.compile(_HINTS)

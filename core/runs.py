@@ -7,7 +7,7 @@ ends when it is finished, outlives a restart of the bridge, and counts as abando
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -46,17 +46,17 @@ class AgentRun:
         """The tools that this agent may call, in the order of their ids."""
         return self._road.tools(self._caller)
 
-    async def call(
+    def call(
         self,
         tool: str,
         arguments: Mapping[str, Any] | None = None,
         *,
         progress: ProgressListener | None = None,
         ask: AskPerson | None = None,
-    ) -> ToolResult:
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Call ``tool``; raises a ``CallError``. Cancelling the task that awaits this cancels the call."""
         call = ToolCall(tool, {} if arguments is None else arguments, self._caller, self.id)
-        return await self._road.call(call, progress=progress, ask=ask)
+        return self._road.call(call, progress=progress, ask=ask)
 
     async def trace(self) -> Sequence[Step]:
         """The steps so far, in order; what was called is complete here, whatever is still being written."""

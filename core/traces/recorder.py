@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from random import getrandbits
 from typing import Any, Self
@@ -37,6 +38,7 @@ _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.002
 _WAITING_STEPS = 50_000
 _AT_ONCE = 1_000  # rows in one transaction: about 5 ms, should the disk take none of them
+_ROWS_AT_ONCE = (16, 8)  # rows that one statement inserts
 _UPKEEP_STEPS = 1_024
 
 Told = Callable[[StateUnavailable | None], None]
@@ -51,8 +53,8 @@ _BEGIN_RUN = (
 _END_RUN = "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?"
 _USE_RUN = "UPDATE runs SET used_at = ? WHERE id = ?"
 _FACTS = "INSERT INTO facts (id, kept_at, facts) VALUES (?, ?, ?)"
-_BEGIN_STEP = "INSERT INTO steps (run, facts, started_at, begun) VALUES (?, ?, ?, ?)"
-_END_STEP = "REPLACE INTO ends (seq, ended) VALUES (?, ?)"
+_BEGIN_STEP = ("INSERT INTO steps (run, facts, started_at, begun) VALUES ", "(?, ?, ?, ?)")
+_END_STEP = ("REPLACE INTO ends (seq, ended) VALUES ", "(?, ?)")
 
 
 class _Waiting(msgspec.Struct, eq=False):
@@ -262,12 +264,12 @@ class Traces:
             if self._rows.fresh:
                 now = time.time()
                 connection.executemany(_FACTS, [(number, now, text) for number, text in self._rows.fresh.items()])
-            connection.executemany(_BEGIN_STEP, [item.begun for item in new])
+            _insert(connection, _BEGIN_STEP, [item.begun for item in new])
             # What one transaction inserts stands side by side.
             first = connection.execute("SELECT last_insert_rowid()").fetchone()[0] - len(new) + 1
             for seq, item in enumerate(new, first):
                 item.seq = seq
-            connection.executemany(_END_STEP, [(item.seq, item.ended) for item in batch if item.ended is not None])
+            _insert(connection, _END_STEP, [(item.seq, item.ended) for item in batch if item.ended is not None])
             for item in batch:
                 if item.statement is not None:
                     connection.execute(*item.statement)
@@ -298,3 +300,16 @@ class Traces:
         if facts:
             self._facts_due = now + FACTS_SECONDS
         self._upkeep = self._loop.run_in_executor(None, upkeep.tidy, self._spare, self._limits, facts)
+
+
+def _insert(connection: sqlite3.Connection, statement: tuple[str, str], rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows in order, many with one statement where there are many: half the time of one for each."""
+    into, row = statement
+    done = 0
+    for at_once in _ROWS_AT_ONCE:
+        while len(rows) - done >= at_once:
+            values = list(chain.from_iterable(rows[done : done + at_once]))
+            connection.execute(into + ", ".join([row] * at_once), values)
+            done += at_once
+    if done < len(rows):
+        connection.executemany(into + row, rows[done:])

@@ -26,7 +26,7 @@ FACTS_SECONDS = 3_600.0
 _encode = msgspec.json.Encoder().encode
 
 
-class StepFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """What calls of one kind have in common; the fields are those of ``Step``. ``caller`` is ``packed``."""
 
     tool: str
@@ -129,18 +129,23 @@ class Rows:
         if value is None:
             return None, None
         encoded = value if type(value) is bytes else _json(value)
-        size, limit = len(encoded), self._limit
-        kept_bytes = limit if size > limit else size
-        if self.waiting + kept_bytes > _WAITING_BYTES:
+        size = len(encoded)
+        if size > self._limit:
+            return self._cut(encoded, size), size
+        if self.waiting + size > _WAITING_BYTES:
             return None, size
-        self.waiting += kept_bytes
-        if size <= limit:
-            return self._redactor.redact(encoded.decode("utf-8", "ignore")), size
-        # Redacted before it is cut: of a secret that the cut divides, the rest would not be seen as one.
-        reach = self._redactor.reach
+        self.waiting += size
+        return self._redactor.redact(encoded.decode("utf-8", "ignore")), size
+
+    def _cut(self, encoded: bytes, size: int) -> str | None:
+        """Redact before the text is cut: of a secret that the cut divides, the rest would not be seen as one."""
+        limit, reach = self._limit, self._redactor.reach
+        if self.waiting + limit > _WAITING_BYTES:
+            return None
+        self.waiting += limit
         kept = self._redactor.redact(encoded[: limit + reach].decode("utf-8", "ignore")).encode()
         end = min(limit, len(kept) - (reach if size > limit + reach else 0))
-        return f"{kept[: max(end, 0)].decode('utf-8', 'ignore')}… [cut off, {size} bytes in all]", size
+        return f"{kept[: max(end, 0)].decode('utf-8', 'ignore')}… [cut off, {size} bytes in all]"
 
 
 def packed(value: Mapping[str, Any]) -> str:

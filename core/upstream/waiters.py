@@ -50,7 +50,10 @@ class OutgoingCall(Waiter):
     def __init__(
         self, upstream: Upstream, call_id: int, message: bytes, tool: str, read: Callable[[JsonObject], ToolResult]
     ) -> None:
-        super().__init__(call_id, upstream.loop.create_future(), tool)
+        # not by way of Waiter's: this is done at every call, and prepare() sets the rest
+        self.id = call_id
+        self.future = upstream.loop.create_future()
+        self.tool = tool
         self._upstream = upstream
         self.message = message
         self.read = read
