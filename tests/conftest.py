@@ -64,7 +64,7 @@ def _seconds_of(item: pytest.Function) -> float:
     return max(_TEST_SECONDS, float(marker.args[0]) - 20 if marker and marker.args else 0)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something that has no event of its own; bounded."""
     async with asyncio.timeout(seconds):
         while not condition():
@@ -185,7 +185,7 @@ class Running:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def line(self, seconds: float = 30.0) -> str:
+    def line(self, seconds: float = 60.0) -> str:
         """The next line of stdout; empty at its end."""
         return self._lines.get(timeout=seconds).decode()
 
@@ -200,7 +200,7 @@ class Running:
     def err(self) -> str:
         return self._errors.read_text(encoding="utf-8", errors="replace")
 
-    def ended(self, number: int | None = None, seconds: float = 30.0) -> Outcome:
+    def ended(self, number: int | None = None, seconds: float = 60.0) -> Outcome:
         """Send signal ``number``, wait for the end and say what came of it."""
         if number is not None:
             self.process.send_signal(number)
@@ -297,8 +297,14 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands that tests run keep their bytecode: a checkout may be read-only, and they start faster."""
-    return tmp_path_factory.mktemp("bytecode")
+    """Where the commands that tests run keep their bytecode: a checkout may be read-only, and they start faster.
+
+    It is one folder for all workers of a run: the first command compiles for hundreds of others.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "bytecode"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

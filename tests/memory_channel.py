@@ -73,7 +73,7 @@ class Memory:
     def begin_call(self, tool: str, arguments: Json | None = None, id: int | str | None = None) -> int | str:
         return self.begin("tools/call", {"name": tool, "arguments": arguments or {}}, id)
 
-    async def message(self, wanted: Callable[[Any], bool], seconds: float = 20) -> Any:
+    async def message(self, wanted: Callable[[Any], bool], seconds: float = 60) -> Any:
         async with asyncio.timeout(seconds), self._news:
             await self._news.wait_for(lambda: any(map(wanted, self.sent)))
         return next(filter(wanted, self.sent))

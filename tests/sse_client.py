@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 LATEST = "2025-11-25"
-SECONDS = 20.0
+SECONDS = 60.0
 
 Json = dict[str, Any]
 

@@ -326,7 +326,7 @@ def test_every_module_imports_alone_and_silently() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=800,
         check=False,
     )
     assert run.stdout.splitlines() == names

@@ -83,7 +83,7 @@ async def raw(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.St
             await writer.wait_closed()
 
 
-async def status_of(port: int, request: bytes, seconds: float = 15) -> int:
+async def status_of(port: int, request: bytes, seconds: float = 60) -> int:
     """Send the bytes; the status of the answer, 0 where the connection was closed without one."""
     async with asyncio.timeout(seconds), raw(port) as (reader, writer):
         with suppress(OSError):

@@ -107,6 +107,7 @@ def test_the_tutorial_works_as_it_stands(tmp_path: Path) -> None:
     reader.saw_what_the_page_says()
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(not (ROOT / "core").is_dir(), reason="no repository to build a wheel of")
 def test_the_tutorial_alone_and_the_built_wheel_are_enough(tmp_path: Path) -> None:
     """An environment that holds the wheel with its extra `kit`, and nothing of this repository."""

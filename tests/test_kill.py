@@ -153,6 +153,7 @@ async def test_a_bridge_killed_at_a_random_moment_comes_back_as_it_was(settings,
     await killed_somewhere(settings, tmp_path, folders, until, seed, kills=3)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.req("N10")
 @pytest.mark.parametrize("seed", range(5, 22))

@@ -346,9 +346,9 @@ def test_a_file_that_can_not_be_read_is_refused(
     ids=range(14),
 )
 def test_a_hostile_file_costs_seconds_at_most_and_gets_a_short_answer(load: Load, content: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     error = refusal(load, content)
-    assert time.monotonic() - began < 45  # it takes ten at most; a machine under load may take longer
+    assert time.process_time() - began < 45  # it takes ten at most; what is quadratic takes hours
     assert 1 <= len(error.problems) <= 100
     assert len(str(error)) < 50_000
 

@@ -657,7 +657,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_harms_no_one(host, ech
                             break
                         assert (await reads.call("mcp-fixture.echo", {"message": "x"}))["isError"] is False
                     assert status in (404, 429)  # no session any more; or it takes nothing before it goes
-                    async with asyncio.timeout(10):
+                    async with asyncio.timeout(60):
                         while (await http.post(url, json=PING)).status_code != 404:
                             await asyncio.sleep(0.05)
                     assert await reads.request("ping") == {}
@@ -688,11 +688,9 @@ async def test_when_the_server_stops_every_stream_ends_in_order(serve, variant):
                 await client.initialize()
             await clients[0].send("tools/call", {"name": "fx-witness.wait", "arguments": {"seconds": 600}})
             await reached(clients[1], "wait")
-            began = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - began < 3  # the HTTP servers would give up then
         for client in clients:
             await client.until_ended()
-            assert client.broke is None
+            assert client.broke is None  # HTTP servers that give up waiting cut the stream
 
 
 async def test_the_log_says_who_came_was_replaced_left_and_was_refused(serve, caplog):

@@ -17,8 +17,8 @@ from bascule.hookspecs.kit import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_START_SECONDS = 30.0
-_STOP_SECONDS = 15.0
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
 
 
 @dataclass(slots=True)

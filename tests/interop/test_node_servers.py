@@ -19,7 +19,7 @@ def on(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("plugin", [name], indirect=True)
 
 
-AT_ONCE = 10.0  # seconds: far less than any of the calls would take
+AT_ONCE = 60.0  # seconds: far less than any of the calls would take
 
 
 @on("everything")
@@ -86,7 +86,9 @@ async def test_a_cancelled_call_frees_its_caller_at_once_and_the_server_stays_us
             seen.append(progress)
             moving.set()
 
-        call = asyncio.create_task(server.call("trigger-long-running-operation", duration=20, steps=200, progress=note))
+        call = asyncio.create_task(
+            server.call("trigger-long-running-operation", duration=600, steps=6000, progress=note)
+        )
         await moving.wait()
         began = time.monotonic()
         call.cancel()
@@ -99,7 +101,7 @@ async def test_a_cancelled_call_frees_its_caller_at_once_and_the_server_stays_us
         assert len(seen) == so_far
         assert [step.code for step in await server.run.trace()] == ["TOOL_CALL_CANCELLED", None]
         began = time.monotonic()
-    assert time.monotonic() - began < 15  # nor does its unfinished work keep it from being ended
+    assert time.monotonic() - began < AT_ONCE  # nor does its unfinished work keep it from being ended
 
 
 @on("everything")
@@ -108,7 +110,7 @@ async def test_a_call_that_shows_no_sign_of_life_in_time_is_given_up(plugin, hos
     async with hosted(plugin) as server:
         began = time.monotonic()
         with pytest.raises(ToolCallTimeout):
-            await server.call("trigger-long-running-operation", duration=60, steps=1)
+            await server.call("trigger-long-running-operation", duration=600, steps=1)
         assert time.monotonic() - began < plugin.manifest["backend"]["tool_timeout_seconds"] + AT_ONCE
         assert (await server.call("echo", message="still there")).text == "Echo: still there"
 
