@@ -12,12 +12,12 @@ from pathlib import Path
 
 # by way of a shell: a first line takes no path with blanks
 SCRIPT = """#!/bin/sh
-exec "{python}" -c 'from bascule.core.cli import main; main()' "$@"
+exec "{python}" -c 'from {module} import main; raise SystemExit(main())' "$@"
 """
 
 
 class FreshEnvironment:
-    """A new virtual environment with a pip of its own, in which Bascule and what it needs are there already.
+    """A new virtual environment in which pip, Bascule and what they need are there already.
 
     They are those of the environment that runs the tests, lent by a ``.pth`` file: a second install of thirty
     distributions would prove nothing about the stranger's, take minutes and need a network. ``site.addsitedir`` in
@@ -26,7 +26,7 @@ class FreshEnvironment:
     """
 
     def __init__(self, folder: Path, *, lent: bool = True) -> None:
-        venv.create(folder, with_pip=True)
+        venv.create(folder, with_pip=not lent)
         variables = {"base": str(folder), "platbase": str(folder)}
         self.scripts = Path(sysconfig.get_path("scripts", "venv", variables))
         self.python = self.scripts / "python"
@@ -37,9 +37,10 @@ class FreshEnvironment:
         lent = [sysconfig.get_path("purelib"), *([] if sys.prefix != sys.base_prefix else site.getsitepackages())]
         code = "; ".join(["import site", *(f"site.addsitedir({place!r})" for place in dict.fromkeys(lent))])
         (packages / "lent.pth").write_text(f"{code}\n")
-        script = self.scripts / "bascule"
-        script.write_text(SCRIPT.format(python=self.python))
-        script.chmod(0o755)
+        for name, module in (("bascule", "bascule.core.cli"), ("pip", "pip._internal.cli.main")):
+            script = self.scripts / name
+            script.write_text(SCRIPT.format(python=self.python, module=module))
+            script.chmod(0o755)
 
     def pip(self, *arguments: str | Path, env: dict[str, str], seconds: float = 300) -> None:
         """Run pip without an index, with the build backends that are lent."""

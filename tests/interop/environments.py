@@ -4,7 +4,7 @@ What one holds stands under ``pins/``, down to the last dependency. It is built 
 folder (``BASCULE_INTEROP_CACHE``, else ``.cache/interop``) whose name carries the hash of all that decides what is in
 it. It is built under another name and renamed when it is whole, so a half-built one is never used.
 
-Run as a program, this builds all of them.
+Run as a program, this builds those that are named, else all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PINS = Path(__file__).with_name("pins")
 ROOT = Path(__file__).resolve().parents[2]
 
 _WAY = "1"  # of building; another one makes all environments anew
-_BUILD_SECONDS = 300.0
+_BUILD_SECONDS = 600.0
 _LOOK_SECONDS = 30.0
 _UNFINISHED = ".building-"
 _SHOWN = 12  # lines of what a failed program said
@@ -144,7 +144,7 @@ class PythonEnvironment(Environment):
         return "Scripts" if os.name == "nt" else "bin"
 
     def _prepare(self, draft: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(draft)])
+        _run([sys.executable, "-m", "venv", "--without-pip", str(draft)])  # ours installs into it
 
     def _look(self, draft: Path) -> None:
         first = next(line for line in self._pins.read_text().splitlines() if "==" in line)
@@ -152,10 +152,11 @@ class PythonEnvironment(Environment):
         self._pip(draft, ["--dry-run", "--no-deps", *once, first], _LOOK_SECONDS)
 
     def _build(self, draft: Path) -> None:
-        self._pip(draft, ["--only-binary", ":all:", "--requirement", str(self._pins)], _BUILD_SECONDS)
+        self._pip(draft, ["--only-binary", ":all:", "--no-deps", "--requirement", str(self._pins)], _BUILD_SECONDS)
 
     def _pip(self, draft: Path, arguments: Sequence[str], seconds: float) -> None:
-        pip = [str(draft / self._programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        into = str(draft / self._programs / "python")
+        pip = [sys.executable, "-m", "pip", "--python", into, "--disable-pip-version-check", "--no-input"]
         _run([*pip, "install", "--quiet", *arguments], seconds)
 
     def _retarget(self, draft: Path, folder: Path) -> None:
@@ -243,5 +244,6 @@ def node() -> Path:
 
 if __name__ == "__main__":
     for environment in ALL:
-        environment.provide(print)
-        print(environment.folder)
+        if not sys.argv[1:] or environment.name in sys.argv[1:]:
+            environment.provide(print)
+            print(environment.folder, flush=True)

@@ -17,6 +17,7 @@ from interop.served import ROOT, served
 
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.slow,
     pytest.mark.timeout(300, func_only=True),
     pytest.mark.req("D5", "N1.2", "N5.5", "N9"),
 ]
