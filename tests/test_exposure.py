@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,8 +44,26 @@ class Answers:
 
     generation = 1
 
-    async def call(self, remote_name, arguments, progress, logs):
-        return ToolResult("done", [{"type": "text", "text": f"{remote_name} ran"}])
+    def prepare(self, remote_name, arguments, progress, logs):
+        return Sent(remote_name)
+
+
+class Sent:
+    """A call that is answered as soon as it was sent."""
+
+    def __init__(self, remote_name):
+        self.remote_name = remote_name
+        self.sent = asyncio.Event()
+        self.sent_at = 0.0
+
+    def send(self, error=None):
+        assert error is None
+        self.sent_at = time.perf_counter()
+        self.sent.set()
+
+    async def answer(self):
+        await self.sent.wait()
+        return ToolResult("done", [{"type": "text", "text": f"{self.remote_name} ran"}])
 
 
 class Yes:
