@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from http_front import front
 from prompted import KIND, SMALL, Prompted, Wire, post, wire
+from sse_client import connect
 
 from bascule.core import serving
 from bascule.core.store import Store
@@ -178,6 +179,27 @@ async def test_who_reads_no_answers_is_not_read_from_for_ever(served, monkeypatc
                 await asyncio.wait_for(send_all(), 60)
         finally:
             writer.transport.abort()
+
+
+# --- a session --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("A3")
+async def test_a_session_that_was_replaced_takes_nothing_behind_a_known_head(serve, echo):
+    ping = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+    nonsense = b"{" * len(ping)
+    async with serve(echo) as served, connect(served.base) as old, wire(served.port) as connection:
+        await old.initialize()
+
+        async def put(body: bytes) -> int:
+            length = f"Content-Length: {len(body)}"
+            return (await connection.ask(post(served.port, KIND, length, target=old.endpoint, body=body)))[0]
+
+        assert [await put(body) for body in (ping, ping, nonsense, ping, ping)] == [202, 202, 400, 202, 202]
+        async with connect(served.base):
+            await old.until_ended()
+            assert await put(ping) == 404
+            assert await put(ping) == 404
 
 
 # --- the bytes --------------------------------------------------------------------------------------------
