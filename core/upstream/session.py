@@ -154,6 +154,9 @@ class Session:
             self._unasked("blank lines")
             return _NOTHING
         message = decode(line, batch=self.batching)
+        if type(message) is Response and message.id in self._open:  # what nearly all lines are
+            self._open.remove(message.id)
+            return (message,)
         if isinstance(message, list):
             return [event for each in message for event in self._take(each)]
         return self._take(message)
