@@ -292,7 +292,13 @@ def test_quotes_of_many_depths_take_time_in_proportion_too():
 
 
 def assert_quick(text: str) -> None:
-    began = time.process_time()
-    Redactor([KNOWN, "aaaaaaaab", "\\\\\\\\\\\\x"]).redact(text)
-    # Three times more than any of them takes; what was quadratic in a quarter of this took longer.
-    assert time.process_time() - began < 1.5
+    # Three times more than any of them takes; what was quadratic in a quarter of this took longer. The best of three
+    # counts, since a busy machine can make any one slow.
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        Redactor([KNOWN, "aaaaaaaab", "\\\\\\\\\\\\x"]).redact(text)
+        spent.append(time.process_time() - began)
+        if spent[-1] < 1.5:
+            return
+    raise AssertionError(spent)
