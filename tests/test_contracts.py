@@ -68,7 +68,7 @@ def test_a_hostile_schema_comes_out_as_written_in_under_a_second(path: Path) -> 
     spent = []
     while len(spent) < 3 and min(spent, default=1.0) >= 1.0:  # the best of three: a busy machine makes any one slow
         began = time.process_time()
-        judged(case["schema"], case["instance"] if "instance" in case else None, expected)
+        judged(case["schema"], case.get("instance"), expected)
         spent.append(time.process_time() - began)
     assert min(spent) < 1.0
 
