@@ -29,7 +29,7 @@ check: $(VENV)/.installed-all ## Formatter, linter, strict types, import rules, 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) -q tests/test_architecture.py tests/test_docs.py tests/test_requirements.py
+	$(PYTEST) -q -m "not slow" tests/test_architecture.py tests/test_docs.py tests/test_requirements.py
 
 format: $(VENV)/.installed-all ## Bring the code into its form
 	$(BIN)/ruff format .
