@@ -149,14 +149,15 @@ class _Running:
         self.app = app
         self.requests = 0
         self.begun = 0
-        self.scope: Any = None  # of the last one
+        self.wanted = False
+        self.scope: Any = None  # of the last one, where it is wanted
 
     async def __call__(
         self, scope: Any, receive: Any, send: Any, sync_spawn: Callable[..., Any], call_soon: Callable[..., Any]
     ) -> None:
         self.requests += 1
         self.begun += 1
-        self.scope = scope
+        self.scope = scope if self.wanted else None
         try:
             await self.app(scope, receive, send)
         finally:
@@ -209,7 +210,7 @@ class _Heads:
         """Whether that was all; else Hypercorn reads ``data``."""
         if self._last is not None:
             self._known = self._learned(self._last)
-            self._last = None
+            self._want(None)
         if self._known is not None:
             answer = self._known.answer(data) if self._sink.has_room() else None
             if answer is not None:
@@ -217,8 +218,12 @@ class _Heads:
                 return True
             self._known = None
         if data.startswith(b"POST ") and len(data) < _MOST_HELD and self._at_rest():
-            self._last, self._begun = data, self._running.begun
+            self._want(data)
         return False
+
+    def _want(self, request: bytes | None) -> None:
+        self._last, self._begun = request, self._running.begun
+        self._running.wanted, self._running.scope = request is not None, None
 
     def _learned(self, request: bytes) -> KnownHead | None:
         running = self._running

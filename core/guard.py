@@ -141,14 +141,15 @@ class Guard:
         answer = None if b"transfer-encoding" in headers else ask(scope)
         if answer is None:
             return None
-        path, most, known = scope["path"], self.limits.http_body_bytes, b"authorization" not in headers
+        path, most = scope["path"], self.limits.http_body_bytes
 
-        def answer_again(body: bytes) -> PromptAnswer | None:
-            if len(body) > most or not (known or self._is_still(identity, path, headers)):
-                return None
-            return answer(body)
+        def answer_anyone(body: bytes) -> PromptAnswer | None:
+            return answer(body) if len(body) <= most else None
 
-        return answer_again
+        def answer_known(body: bytes) -> PromptAnswer | None:
+            return answer_anyone(body) if self._is_still(identity, path, headers) else None
+
+        return answer_known if b"authorization" in headers else answer_anyone
 
     def _is_still(self, identity: Identity | None, path: str, headers: dict[bytes, bytes]) -> bool:
         """Whether the token that came with a head still is that of ``identity``, with its scopes."""

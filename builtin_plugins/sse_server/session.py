@@ -43,7 +43,7 @@ class SseSession:
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._due = asyncio.Event()
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None  # made where someone waits for it: one takes 700 bytes
         self._beat: asyncio.TimerHandle | None = None
 
     # --- the channel ----------------------------------------------------------------------------------
@@ -73,6 +73,7 @@ class SseSession:
     async def send(self, message: bytes) -> None:
         """Queue one event; wait while too many wait to be taken."""
         while not self.send_now(message):
+            self._room = self._room or asyncio.Event()
             self._room.clear()
             await self._room.wait()
 
@@ -95,7 +96,8 @@ class SseSession:
             if self._beat is not None:
                 self._beat.cancel()
             for waited in (self._posted, self._due, self._room):
-                waited.set()
+                if waited is not None:
+                    waited.set()
 
     # --- the stream -----------------------------------------------------------------------------------
 
@@ -132,7 +134,8 @@ class SseSession:
             await asyncio.sleep(0)
             events, self._outbox = self._outbox, []
             self._outbox_bytes = 0
-            self._room.set()
+            if self._room is not None:
+                self._room.set()
             if events:
                 await send({"type": "http.response.body", "body": b"".join(events), "more_body": True})
 

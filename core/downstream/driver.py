@@ -124,7 +124,7 @@ class Downstream:
         self._outgoing: deque[bytes] = deque()
         self._waiting = 0
         self._due = asyncio.Event()
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None  # made where someone waits for it
         self._calls: dict[int | str, asyncio.Task[None]] = {}
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
@@ -138,8 +138,7 @@ class Downstream:
             async for message in self._channel:
                 self._take(message)
                 while self._waiting > _MANY_WAITING and not writer.done():
-                    self._room.clear()
-                    await self._room.wait()
+                    await self._more_room()
                 if writer.done():
                     break
             await self._linger(writer)
@@ -166,8 +165,7 @@ class Downstream:
                 while self._calls and not writer.done():
                     await asyncio.wait({writer, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
                 while self._waiting and not writer.done():
-                    self._room.clear()
-                    await self._room.wait()
+                    await self._more_room()
 
     # --- in -------------------------------------------------------------------------------------------
 
@@ -377,8 +375,17 @@ class Downstream:
                     message = self._outgoing[0]  # it stays there until it is sent: nothing may overtake it
                     await self._channel.send(message)
                     self._waiting -= len(self._outgoing.popleft())
-                self._room.set()
-        self._room.set()
+                self._tell_room()
+        self._tell_room()
+
+    async def _more_room(self) -> None:
+        self._room = self._room or asyncio.Event()
+        self._room.clear()
+        await self._room.wait()
+
+    def _tell_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
 
     def _tools_changed(self) -> None:
         """Several changes at once are told once, and only to a client that has finished its handshake."""
