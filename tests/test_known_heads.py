@@ -17,6 +17,12 @@ from bascule.core.tokens import Tokens
 from bascule.hookspecs import HttpPolicy, Identity, KnownHead, PromptAnswer
 
 
+@pytest.fixture(autouse=True)
+def _on_a_parser_that_can_be_asked(http_server: str) -> None:
+    if http_server == "uvicorn":
+        pytest.importorskip("httptools", reason="h11 has no prompt road (pip install 'bascule[fast]')")
+
+
 @pytest.fixture
 def app() -> Prompted:
     return Prompted()
@@ -48,17 +54,17 @@ def words(answers: list[tuple[int, str]]) -> list[str]:
 
 
 async def test_a_head_that_came_before_is_looked_at_once(app, served):
-    bodies = [b"{}", b'{"a": 1}', b"x", b"y" * 5_000, b"{}"]
+    """Once, or a few times where the system cuts a request into pieces; never each time."""
+    bodies = [b"{}", b'{"a": 1}', b"x", b"y" * 5_000] * 5
     async with served() as (port, connection):
-        for body in bodies:
-            request = post(port, KIND, f"Content-Length: {len(body)}", body=body)
-            assert await connection.ask(request) == (202, f"now {body.decode()}?")
+        requests = [post(port, KIND, f"Content-Length: {len(body)}", body=body) for body in bodies]
+        answers = [await connection.ask(request) for request in requests]
+        assert words(answers) == [body.decode() for body in bodies]
         looked = app.heads
-        await connection.ask(post(port, KIND, SMALL, target="/now?other"))
-        status, text = await connection.ask(post(port, KIND, SMALL, target="/now?other"))
-        assert (status, text) == (202, "now {}?other")
-    assert looked == 1
-    assert app.heads == 2
+        others = [await connection.ask(post(port, KIND, SMALL, target="/now?other")) for _ in range(3)]
+        assert others[-1] == (202, "now {}?other")
+    assert 1 <= looked < len(bodies) / 2
+    assert app.heads > looked
 
 
 @pytest.mark.req("A6")
