@@ -126,5 +126,5 @@ async def attended(
         yield channel
     finally:
         channel.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await session

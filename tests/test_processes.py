@@ -126,7 +126,7 @@ async def test_a_second_answer_is_a_fault_but_the_first_one_is_delivered(host, v
 
 async def test_requests_of_the_server_are_answered_and_never_executed(host, variant):
     async with host(variant("server-requests")) as bridge, bridge.run("test") as run:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(answers := (await run.call("fx-server-requests.answers")).output) < 4:
                 await asyncio.sleep(0.01)
     assert answers["ping"] == {"result": {}}

@@ -17,13 +17,13 @@ run(async () => {
   const { Client, SSEClientTransport } = generation(process.argv[3]);
   const client = new Client({ name: "ts-cancels", version: "1" });
   await client.connect(new SSEClientTransport(url()));
-  const sleep = { name: "mcp-fixture.sleep", arguments: { seconds: 4 } };
+  const sleep = { name: "mcp-fixture.sleep", arguments: { seconds: 100 } };
   const given_up = await client.callTool(sleep, { signal: AbortSignal.timeout(300) }).catch((error) => error);
   if (!(given_up instanceof Error)) throw new Error("it was answered");
-  // The cancel and what comes after are two requests of their own, which may overtake one another: look again for two
-  // seconds, half of what the call that was given up would still take.
+  // The cancel and what comes after are two requests of their own, which may overtake one another: look again for half
+  // a minute, far less than the call that was given up would still take.
   let after = await client.callTool(ECHO);
-  for (const until = Date.now() + 2000; after.isError && Date.now() < until; ) {
+  for (const until = Date.now() + 30000; after.isError && Date.now() < until; ) {
     await new Promise((soon) => setTimeout(soon, 50));
     after = await client.callTool(ECHO);
   }
