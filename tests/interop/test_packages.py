@@ -122,10 +122,10 @@ async def test_a_version_that_is_not_there_leaves_nothing(production, tmp_path, 
 
 
 async def test_a_command_that_the_package_does_not_have_is_told(production, tmp_path, approve):
-    spec = f"mcp-server-time=={python_version('mcp-server-time')}"
+    spec = f"python-dotenv=={python_version('python-dotenv')}"  # it needs nothing else, and has one command
     folder = plugin(tmp_path / "p", "uvx", "--from", spec, "no-such-command", tools=CLOCK)
     async with Bridge(production) as bridge:
         await bridge.plugins.install(folder)
         with pytest.raises(PackageFetchFailed, match="no-such-command") as refusal:
             await approve(bridge, "fetched")
-        assert "mcp-server-time" in str(refusal.value.hint)
+        assert "dotenv" in str(refusal.value.hint)
