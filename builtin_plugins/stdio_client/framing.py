@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ...hookspecs import ChannelFault
 
+_SHORT = 4_096
+_SEARCHES = 32  # lines of a chunk that are searched for: in one that has more they are short
+
 
 class LineFramer:
     """Cuts chunks at 0x0A alone and refuses a line of more than ``limit`` bytes as soon as it can.
@@ -21,7 +24,7 @@ class LineFramer:
 
         An overrun is final: what follows it could be the middle of the long line, posing as a message.
         """
-        lines = chunk.split(b"\n")
+        lines = _split(chunk)
         rest = lines.pop()
         if lines and self._parts:
             self._parts.append(lines[0])
@@ -31,7 +34,7 @@ class LineFramer:
         if rest:
             self._parts.append(rest)
             self._held += len(rest)
-        if self._held > self._limit or any(len(line) > self._limit for line in lines):
+        if self._held > self._limit or (lines and max(map(len, lines)) > self._limit):
             raise ChannelFault(f"the server sent a message of more than {self._limit:,} bytes")
         return lines
 
@@ -39,3 +42,19 @@ class LineFramer:
         """Raise ``ChannelFault`` where the stream ended in the middle of a line: it is never read as if whole."""
         if self._parts:
             raise ChannelFault("the server's output ended in the middle of a message")
+
+
+def _split(chunk: bytes) -> list[bytes]:
+    """``chunk.split(b"\\n")``; the end of a long line is searched for, ten times as fast as looking at each byte."""
+    if len(chunk) < _SHORT:
+        return chunk.split(b"\n")
+    lines: list[bytes] = []
+    start = 0
+    while len(lines) < _SEARCHES:
+        end = chunk.find(b"\n", start)
+        if end < 0:
+            lines.append(chunk[start:])
+            return lines
+        lines.append(chunk[start:end])
+        start = end + 1
+    return lines + chunk[start:].split(b"\n")
