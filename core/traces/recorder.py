@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from random import getrandbits
+from random import Random
 from typing import Any, Self
 
 import msgspec
@@ -33,6 +33,7 @@ from . import reader, upkeep
 from .rows import FACTS_SECONDS, Rows, StepEnd, StepStart
 
 log = logging.getLogger(__name__)
+_bits = Random().getrandbits  # noqa: S311 - no secret; of its own, since whoever seeds the usual one gets the same again
 
 _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.002
@@ -116,7 +117,7 @@ class Traces:
 
     def next_id(self) -> str:
         """An id for a step or a run, unique over processes."""
-        return f"{getrandbits(64):016x}"
+        return f"{_bits(64):016x}"
 
     def label(self, text: str) -> str:
         """A name that a caller gave, as it may be kept and told."""

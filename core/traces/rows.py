@@ -8,7 +8,7 @@ it is redacted and written once: what a commit costs is its bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import getrandbits
+from secrets import randbits
 from typing import Any
 
 import msgspec
@@ -99,7 +99,7 @@ class Rows:
         if number is None:
             shown = self._shown(start.facts)
             if len(self._facts) < FACTS_KEPT:
-                number = self._facts[start.facts] = getrandbits(63)  # no other process gives the same
+                number = self._facts[start.facts] = randbits(63)  # nobody gives the same, whatever seeds `random`
                 self.fresh[number] = shown
             else:
                 text = f"{text[:-1]},{shown[1:]}"
