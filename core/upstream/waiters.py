@@ -62,7 +62,7 @@ class OutgoingCall(Waiter):
 
     @property
     def was_sent(self) -> bool:
-        return self.sent_at > 0 and (self.sending is None or self.sending.done())
+        return self.sent_at > 0
 
     def send(self, error: BasculeError | None = None) -> None:
         """Give it to the channel, or let it fail with what keeps it from being sent; raises nothing."""
@@ -81,11 +81,11 @@ class OutgoingCall(Waiter):
             result = await self.future
         except asyncio.CancelledError:
             upstream.abandon(self, "the caller no longer waits")
-            if self.sending is not None:
-                self.sending.cancel()
             raise
         finally:
             upstream.forget(self.id)
+            if self.sending is not None:
+                self.sending.cancel()
         if not isinstance(result, dict):
             raise ToolResultInvalid("the server's answer to the call is no object")
         return self.read(result)
