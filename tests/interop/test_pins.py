@@ -66,3 +66,10 @@ def test_the_page_of_clients_names_the_versions_that_are_pinned() -> None:
         ("openai-agents", pinned("openai-agents")["openai-agents"]),
     }
     assert told == python | set(node.items())
+
+
+def test_no_pin_says_where_anything_is_fetched_from() -> None:
+    """That is the affair of whoever installs: `npm config set omit-lockfile-registry-resolved true` keeps it so."""
+    files = [file for file in (HERE / "pins").rglob("*") if file.is_file()]
+    assert len(files) > 10
+    assert [file.name for file in files if "://" in file.read_text()] == []
