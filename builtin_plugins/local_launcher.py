@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import subprocess
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
@@ -26,29 +26,17 @@ from ..hookspecs import (
     PluginHostStartFailed,
     hookimpl,
 )
+from ..hookspecs.exits import ExitProtocol
 
-_PIPE_LIMIT = 64 * 1024  # asyncio stops reading a pipe at twice this
 _GONE_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _HAS_GROUPS = os.name == "posix"
 
 
-class _Protocol(SubprocessStreamProtocol):
-    """Tells of the process's end itself: on 3.11 ``Process.wait`` also waits for the pipes."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(limit=_PIPE_LIMIT, loop=loop)
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        super().process_exited()
-
-
 class LocalChild:
     """A child process that leads its own process group."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: ExitProtocol) -> None:
         self._transport = transport
         self._protocol = protocol
         self.stdin = cast(ByteWriter, protocol.stdin)
@@ -122,7 +110,7 @@ class LocalLauncher:
         )
         try:
             transport, protocol = await loop.subprocess_exec(
-                lambda: _Protocol(loop),
+                lambda: ExitProtocol(loop),
                 *plan.argv,
                 executable=str(plan.executable),
                 cwd=plan.cwd,

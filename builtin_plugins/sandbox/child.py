@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...hookspecs import ByteReader, ByteWriter, LaunchPlan, PluginHostStartFailed
+from ...hookspecs.exits import ExitProtocol
 from .cgroup import Leaf
-from .exits import ExitProtocol
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _ASKED_SECONDS = 0.5  # after SIGTERM: whoever did not go for the end of its input seldom goes for this

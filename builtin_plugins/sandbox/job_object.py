@@ -27,7 +27,7 @@ from ...hookspecs import (
     PluginHostStartFailed,
     hookimpl,
 )
-from .exits import ExitProtocol
+from ...hookspecs.exits import ExitProtocol
 
 _GONE_SECONDS = 5.0
 _CREATE_SUSPENDED, _CREATE_NEW_PROCESS_GROUP, _CREATE_NO_WINDOW = 0x4, 0x200, 0x08000000

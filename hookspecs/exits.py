@@ -1,4 +1,4 @@
-"""A process of asyncio's that tells of its own end, whoever still holds its pipes."""
+"""For launchers on asyncio: a process that tells of its own end, whoever still holds its pipes (see ``Child``)."""
 
 from __future__ import annotations
 
