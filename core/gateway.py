@@ -50,7 +50,7 @@ from ..hookspecs import (
 from .combine import VERDICTS, exposed, permitted
 from .contracts import NO_JSON, CheckTooExpensive, Problem
 from .events import Events
-from .jsonrpc import encode
+from .jsonrpc import encoded
 from .registry import Entry, Outgoing, Registry
 from .traces import StepEnd, StepFacts, StepStart, Traces, packed
 
@@ -216,21 +216,21 @@ class Gateway:
     def _check(self, passage: _Passage, entry: Entry) -> bytes:
         """Return the arguments' JSON, which is written once for all."""
         arguments = passage.call.arguments
-        encoded = passage.arguments = _json(arguments)
+        written = passage.arguments = encoded(arguments)
         problems: Sequence[Problem] = (NO_JSON,)
         try:
-            if encoded is not None:
-                problems = entry.arguments.problems(arguments, size=len(encoded))
+            if written is not None:
+                problems = entry.arguments.problems(arguments, size=len(written))
         except CheckTooExpensive as error:
             raise ToolArgumentsInvalid(f"the arguments of {entry.tool.name} are too expensive to check") from error
         passage.checked = perf_counter()
-        if encoded is None or problems:
+        if written is None or problems:
             shown = "; ".join(f"{problem.pointer or 'arguments'}: {problem.problem}" for problem in problems)
             raise ToolArgumentsInvalid(
                 f"the arguments do not fit {entry.tool.name}: {shown}",
                 problems=[{"pointer": problem.pointer, "problem": problem.problem} for problem in problems],
             )
-        return encoded
+        return written
 
     def _facts(self, passage: _Passage, entry: Entry, exposure: Exposure, can_ask: bool) -> CallFacts:
         """What the checks are told: mostly the very same as at this caller's last call."""
@@ -301,7 +301,7 @@ class Gateway:
         if isinstance(error, ToolCallFailed):
             result = error.result
         output = None if result is None else result.output
-        encoded = None if output is None else _json(output)
+        written = None if output is None else encoded(output)
         end = StepEnd(
             outcome="ok" if error is None else "error",
             code=None if error is None else error.code,
@@ -309,8 +309,8 @@ class Gateway:
             validating=passage.checked - passage.began if passage.checked else None,
             upstream=now - sent if sent else None,
             total=now - passage.began,
-            result=output if encoded is None else encoded,
-            output_valid=self._output_valid(passage, result, encoded),
+            result=output if written is None else written,
+            output_valid=self._output_valid(passage, result, written),
         )
         if outgoing is not None:
             self._traces.close(passage.step, end)
@@ -320,13 +320,13 @@ class Gateway:
             tool = passage.call.tool if passage.entry is not None else self._traces.label(passage.call.tool)
             self._events.publish(CallEnded(tool, passage.step, passage.call.run, end.code, now - passage.began))
 
-    def _output_valid(self, passage: _Passage, result: ToolResult | None, encoded: bytes | None) -> bool | None:
+    def _output_valid(self, passage: _Passage, result: ToolResult | None, written: bytes | None) -> bool | None:
         """A result that breaks its outputSchema is relayed all the same; the trace says so."""
         entry = passage.entry
         if result is None or result.failed or entry is None or entry.output is None:
             return None
         try:
-            return entry.output.fits(result.output, None if encoded is None else len(encoded))
+            return entry.output.fits(result.output, None if written is None else len(written))
         except CheckTooExpensive:
             return None
 
@@ -341,14 +341,6 @@ def _traced(result: ToolResult, step: str) -> ToolResult:
         return replace(result, trace_id=step)
     object.__setattr__(result, "trace_id", step)
     return result
-
-
-def _json(value: object) -> bytes | None:
-    """Write a value once for all who need its JSON; ``None`` where it has none."""
-    try:
-        return encode(value)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _reason(verdict: Verdict | None) -> str | None:

@@ -118,6 +118,14 @@ def encode(value: object) -> bytes:
         raise ValueError(f"not a JSON value: {error}") from error
 
 
+def encoded(value: object) -> bytes | None:
+    """Write any value as :func:`encode` does; ``None`` where it is no JSON, or a number too large for it."""
+    try:
+        return encode(value)
+    except (ValueError, OverflowError):
+        return None
+
+
 def encode_request(id: int | str, method: str, params: object = None) -> bytes:
     """Write a request; no ``params`` member for None."""
     return encode(_call({"jsonrpc": "2.0", "id": id, "method": method}, params))

@@ -15,9 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...hookspecs import Limits
+from ..jsonrpc import encoded
 from ..redaction import Redactor
 
 _WAITING_BYTES = 4 * 1024 * 1024
+_NO_JSON = b'"[not JSON]"'  # such a value is refused elsewhere
 FACTS_KEPT = 4_096
 """Facts that a process writes in that time; the steps of further ones hold them in their own row."""
 FACTS_SECONDS = 3_600.0
@@ -128,33 +130,26 @@ class Rows:
         """Return the redacted JSON of ``value`` as far as it is kept, and how long the whole is."""
         if value is None:
             return None, None
-        encoded = value if type(value) is bytes else _json(value)
-        size = len(encoded)
+        written = value if type(value) is bytes else encoded(value) or _NO_JSON
+        size = len(written)
         if size > self._limit:
-            return self._cut(encoded, size), size
+            return self._cut(written, size), size
         if self.waiting + size > _WAITING_BYTES:
             return None, size
         self.waiting += size
-        return self._redactor.redact(encoded.decode("utf-8", "ignore")), size
+        return self._redactor.redact(written.decode("utf-8", "ignore")), size
 
-    def _cut(self, encoded: bytes, size: int) -> str | None:
+    def _cut(self, written: bytes, size: int) -> str | None:
         """Redact before the text is cut: of a secret that the cut divides, the rest would not be seen as one."""
         limit, reach = self._limit, self._redactor.reach
         if self.waiting + limit > _WAITING_BYTES:
             return None
         self.waiting += limit
-        kept = self._redactor.redact(encoded[: limit + reach].decode("utf-8", "ignore")).encode()
+        kept = self._redactor.redact(written[: limit + reach].decode("utf-8", "ignore")).encode()
         end = min(limit, len(kept) - (reach if size > limit + reach else 0))
         return f"{kept[: max(end, 0)].decode('utf-8', 'ignore')}… [cut off, {size} bytes in all]"
 
 
 def packed(value: Mapping[str, Any]) -> str:
     """``value`` as the JSON text of a row; an empty object where it is no JSON."""
-    return _json(value, "{}").decode()
-
-
-def _json(value: Any, otherwise: str = '"[not JSON]"') -> bytes:
-    try:
-        return _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return otherwise.encode()  # such a value is refused elsewhere
+    return (encoded(value) or b"{}").decode()
