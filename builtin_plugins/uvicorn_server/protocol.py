@@ -12,8 +12,7 @@ import asyncio
 import re
 from typing import Any
 
-from ...hookspecs import KnownHead, answer_body, show_head
-from ...hookspecs import Prompt as AnswerNow
+from ...hookspecs import KnownHead, Prompt, answer_body, show_head
 
 _HEAD_BYTES = 64 * 1024  # h11 has a bound of its own, httptools has none
 _BITE = 4 * 1024
@@ -153,13 +152,13 @@ class Bounded(_Base):  # type: ignore[misc]
             self.transport.abort()
 
 
-class Prompt(Bounded):
+class Prompting(Bounded):
     """On httptools: requests that are answered from the parser. ``held`` is the body of the one that may be.
 
     ``known`` is the head of the last one, while nothing else was read since.
     """
 
-    _answer_now: AnswerNow
+    _prompt: Prompt
     _held: bytes | None = None
     _known: KnownHead | None = None
     _answered = 0  # promptly, by what was read last
@@ -179,7 +178,7 @@ class Prompt(Bounded):
             self._hand_over()
             self._wait_no_more()
         elif alone and self._answered == 1 and not self._in_message:
-            self._known = KnownHead.of(data, self._answer_now)
+            self._known = KnownHead.of(data, self._prompt)
 
     def on_headers_complete(self) -> None:
         if self._is_plain() and self._show_head():
@@ -199,7 +198,7 @@ class Prompt(Bounded):
 
     def on_message_complete(self) -> None:
         if self._held is not None:
-            answer = answer_body(self._answer_now, self._held)
+            answer = answer_body(self._prompt, self._held)
             if answer is not None:
                 self._held = None
                 self._in_message = False
@@ -231,10 +230,10 @@ class Prompt(Bounded):
         """Whether the app may answer on the spot."""
         path, _, query = self.url.partition(b"?")
         self.scope.update(method="POST", path=path.decode("ascii"), raw_path=path, query_string=query)
-        answer_now = show_head(self.app, self.scope)
-        if answer_now is not None:
-            self._answer_now = answer_now
-        return answer_now is not None
+        prompt = show_head(self.app, self.scope)
+        if prompt is not None:
+            self._prompt = prompt
+        return prompt is not None
 
     def _write(self, answer: bytes) -> None:
         self.transport.write(answer)
@@ -268,5 +267,5 @@ def protocol(app: Any, idle_seconds: float) -> type[asyncio.Protocol]:
 
     on_httptools = AutoHTTPProtocol is not H11Protocol
     members: dict[str, Any] = {"idle_seconds": idle_seconds, "on_httptools": on_httptools}
-    kind = Prompt if on_httptools and hasattr(app, "prompt") else Bounded
+    kind = Prompting if on_httptools and hasattr(app, "prompt") else Bounded
     return type("Protocol", (kind, AutoHTTPProtocol), members)

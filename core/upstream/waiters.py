@@ -19,10 +19,10 @@ class Waiter:
 
     __slots__ = ("ceiling", "deadline", "future", "id", "idle", "logs", "progress", "seconds", "tool")
 
-    def __init__(self, request_id: int, future: asyncio.Future[Any], tool: str | None = None) -> None:
+    def __init__(self, request_id: int, future: asyncio.Future[Any]) -> None:
         self.id = request_id
         self.future = future
-        self.tool = tool
+        self.tool: str | None = None
         self.progress: ProgressListener | None = None
         self.logs: LogListener | None = None
         self.deadline = inf
