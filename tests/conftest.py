@@ -26,6 +26,8 @@ import yaml
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.core.store import Store
+from bascule.core.tokens import Tokens
 from bascule.hookspecs.kit import free_port
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -293,6 +295,13 @@ class CommandLine:
                 if stream is not None:
                     with suppress(OSError):  # what was not written yet
                         stream.close()
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Iterator[Tokens]:
+    """The tokens of a state directory of the test's own."""
+    with Store.open(tmp_path / "state") as store:
+        yield Tokens(store)
 
 
 @pytest.fixture(scope="session")

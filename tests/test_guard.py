@@ -21,8 +21,6 @@ from bascule.builtin_plugins.sse_server import SseServer, SseSettings
 from bascule.builtin_plugins.sse_server.app import SseApp
 from bascule.core.guard import Guard
 from bascule.core.serving import serve_http
-from bascule.core.store import Store
-from bascule.core.tokens import Tokens
 from bascule.core.view import View
 from bascule.hookspecs import Bind, HttpPolicy, Limits
 
@@ -63,13 +61,6 @@ def app():
     recorder = Recorder()
     yield recorder
     assert not Counter(recorder.asked) - Counter(recorder.reached)
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    store = Store.open(tmp_path / "state")
-    yield Tokens(store)
-    store.close()
 
 
 @asynccontextmanager

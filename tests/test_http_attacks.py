@@ -15,8 +15,6 @@ import pytest
 from http_front import front
 from sse_client import connect
 
-from bascule.core.store import Store
-from bascule.core.tokens import Tokens
 from bascule.hookspecs import Prompt, PromptAnswer
 
 pytestmark = pytest.mark.req("A6")
@@ -63,12 +61,6 @@ class App:
 @pytest.fixture
 def app():
     return App()
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    with Store.open(tmp_path / "state") as store:
-        yield Tokens(store)
 
 
 @asynccontextmanager

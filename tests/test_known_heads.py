@@ -12,8 +12,6 @@ from prompted import KIND, SMALL, Prompted, Wire, post, wire
 from sse_client import connect
 
 from bascule.core import serving
-from bascule.core.store import Store
-from bascule.core.tokens import Tokens
 from bascule.hookspecs import HttpPolicy, Identity, KnownHead, PromptAnswer
 
 
@@ -26,13 +24,6 @@ def _on_a_parser_that_can_be_asked(http_server: str) -> None:
 @pytest.fixture
 def app() -> Prompted:
     return Prompted()
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    store = Store.open(tmp_path / "state")
-    yield Tokens(store)
-    store.close()
 
 
 @pytest.fixture

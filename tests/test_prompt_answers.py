@@ -11,7 +11,6 @@ from http_front import front
 from prompted import KIND, SMALL, Prompted, Wire, post, wire
 
 from bascule.core import serving
-from bascule.core.store import Store
 from bascule.core.tokens import Tokens
 from bascule.hookspecs import HttpPolicy, Identity
 
@@ -21,13 +20,6 @@ pytest.importorskip("httptools", reason="only httptools has the prompt road (pip
 @pytest.fixture
 def app() -> Prompted:
     return Prompted()
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    store = Store.open(tmp_path / "state")
-    yield Tokens(store)
-    store.close()
 
 
 @asynccontextmanager
