@@ -1,6 +1,8 @@
-"""Calls of the echo tool by an agent in the process, beside a bare JSON-RPC exchange over the same kind of pipes.
+"""Calls of the echo tool by an agent in the process, beside bare JSON-RPC exchanges over the same kind of pipes.
 
-Rounds of both are interleaved, so that a noisy machine disturbs both alike; read the ratio. Run by ``make bench``.
+There are two of these: one as asyncio's documentation would have it written (streams and the json module), and one
+tuned by hand (a protocol's callbacks and msgspec), which is as fast as Python gets. Rounds of all three are
+interleaved, so that a noisy machine disturbs them alike; read the ratios. Run by ``make bench``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,38 @@ from bascule.core.settings import Settings
 
 ECHO = Path(__file__).resolve().parents[2] / "fixtures" / "mcp-echo"
 ARGUMENTS = {"message": "hello"}
-WIDTHS = {"bare exchange": 14, "bridge": 10}
+STREAMS, TUNED, BRIDGE = "by streams", "tuned by hand", "bridge"
 
 Call = Callable[[], Awaitable[None]]
 
 
-class Bare(asyncio.SubprocessProtocol):
-    """The floor: ids, futures, one decode and one encode a message; nothing is found, checked, permitted or kept."""
+class Streams:
+    """The plain floor: ids and futures over asyncio's streams; nothing is found, checked, permitted or kept."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._id = 0
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        while line := await self._stdout.readline():
+            answer = json.loads(line)
+            self._waiting.pop(answer["id"]).set_result(answer["result"])
+
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
+        self._id += 1
+        future = self._waiting[self._id] = asyncio.get_running_loop().create_future()
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        self._stdin.write(json.dumps(message).encode() + b"\n")
+        await self._stdin.drain()
+        return await future
+
+
+class Tuned(asyncio.SubprocessProtocol):
+    """The floor tuned by hand: one decode and one encode a message by msgspec, and no stream or task in between."""
 
     def __init__(self) -> None:
         self._encode = msgspec.json.Encoder().encode
@@ -71,37 +99,59 @@ async def load(call: Call, count: int, in_flight: int) -> tuple[float, float]:
     return count / (time.perf_counter() - started), (time.process_time() - spent) / count * 1e6
 
 
-async def measure(count: int, in_flight: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Interleaved rounds of the floor and of the bridge."""
-    loop = asyncio.get_running_loop()
-    transport, bare = await loop.subprocess_exec(Bare, sys.executable, str(ECHO / "server.py"), stderr=None)
-    bare.connect(transport)
+@asynccontextmanager
+async def floors() -> AsyncIterator[dict[str, Call]]:
+    """Both bare exchanges, each with a server of its own that has shaken hands."""
+    command = sys.executable, str(ECHO / "server.py")
+    transport, tuned = await asyncio.get_running_loop().subprocess_exec(Tuned, *command, stderr=None)
+    tuned.connect(transport)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
     initialize = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bare", "version": "1"}}
-    await bare.request("initialize", initialize)
     call = {"name": "echo", "arguments": ARGUMENTS}
 
-    async def floor() -> None:
-        result = await bare.request("tools/call", call)
-        assert result["structuredContent"]["message"] == "hello"
+    def calling(request: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> Call:
+        async def one() -> None:
+            result = await request("tools/call", call)
+            assert result["structuredContent"]["message"] == "hello"
 
-    figures: dict[str, list[tuple[float, float]]] = {"bare exchange": [], "bridge": []}
+        return one
+
+    streams = Streams(process)
+    try:
+        for exchange in (streams, tuned):
+            await exchange.request("initialize", initialize)
+        yield {STREAMS: calling(streams.request), TUNED: calling(tuned.request)}
+    finally:
+        transport.close()
+        process.kill()
+        await process.wait()
+
+
+async def measure(count: int, in_flight: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Interleaved rounds of the floors and of the bridge."""
     with tempfile.TemporaryDirectory() as state:
         settings = Settings.load(None).with_(
             environment="development", state=Path(state), executables={"python3": Path(sys.executable)}
         )
-        async with Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge, bridge.run("bench") as run:
+        async with (
+            Bridge(settings, plugins=[ECHO], grant=True, remember=False) as bridge,
+            bridge.run("bench") as run,
+            floors() as calls,
+        ):
 
             async def through() -> None:
                 result = await run.call("mcp-fixture.echo", ARGUMENTS)
                 assert result.output["message"] == "hello"
 
-            for each in (floor, through):
-                await load(each, count // 4, in_flight)
+            calls[BRIDGE] = through
+            figures: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+            for call in calls.values():
+                await load(call, count // 4, in_flight)
             for _ in range(rounds):
-                figures["bare exchange"].append(await load(floor, count, in_flight))
-                figures["bridge"].append(await load(through, count, in_flight))
-    transport.close()
-    await asyncio.sleep(0)
+                for name, call in calls.items():
+                    figures[name].append(await load(call, count, in_flight))
     return figures
 
 
@@ -150,16 +200,20 @@ def main() -> None:
         for name, rounds in figures.items():
             row[name] = statistics.median(rate for rate, _ in rounds)
             row[f"{name} µs"] = statistics.median(cpu for _, cpu in rounds)
-        row["ratio"] = row["bridge"] / row["bare exchange"]
+        for floor in (STREAMS, TUNED):
+            row[f"of {floor}"] = row[BRIDGE] / row[floor]
         rows.append(row)
     if given.json:
         print(json.dumps({"cpus": os.cpu_count(), "python": sys.version.split()[0], "rows": rows}))
         return
     print(f"calls of echo a second, medians of {given.rounds} interleaved rounds, Python {sys.version.split()[0]}")
-    print(f"{'in flight':>10} {'bare exchange':>14} {'µs CPU':>7} {'bridge':>10} {'µs CPU':>7} {'ratio':>7}")
+    print(
+        "in flight" + "".join(f"{name:>15} {'µs CPU':>7}" for name in (STREAMS, TUNED, BRIDGE)) + "  the bridge's share"
+    )
     for row in rows:
-        bare, bridge = (f"{row[name]:>{width},.0f} {row[f'{name} µs']:>7.1f}" for name, width in WIDTHS.items())
-        print(f"{row['in flight']:>10} {bare} {bridge} {row['ratio']:>7.2f}")
+        rates = (f"{row[name]:>15,.0f} {row[f'{name} µs']:>7.1f}" for name in (STREAMS, TUNED, BRIDGE))
+        shares = (f"{row[f'of {floor}']:>6.2f} of {floor}" for floor in (STREAMS, TUNED))
+        print(f"{row['in flight']:>9}" + "".join(rates) + "".join(shares))
 
 
 if __name__ == "__main__":
