@@ -25,6 +25,7 @@ DIALECT = "mcp"
 
 _PERMISSION_KEYS = ("bascule/permission", "notesagent/permission")  # in the order of N5.4
 _OBJECT = (dict, Mapping)  # the abstract class alone takes ten times as long, for each block of each result
+_LIST = (list, tuple)  # a union would be made anew for each result
 _DANGEROUS_SCHEMES = ("javascript:", "vbscript:", "data:text/html")
 
 
@@ -72,7 +73,7 @@ class McpConverter:
     def read_result(self, foreign: JsonObject) -> ToolResult:
         """Read a ``CallToolResult``: the structured content is the output, else the content list (N5.6)."""
         content = foreign.get("content", ())
-        if not isinstance(content, list | tuple):
+        if not isinstance(content, _LIST):
             raise ToolResultInvalid("the tool's result has a content that is no list")
         for block in content:
             _check_block(block)

@@ -76,14 +76,14 @@ class OutgoingCall(Waiter):
 
     async def answer(self) -> ToolResult:
         """Wait for the result; raises what ``Upstream.prepare`` names."""
-        upstream = self._upstream
         try:
             result = await self.future
-        except asyncio.CancelledError:
-            upstream.abandon(self, "the caller no longer waits")
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                self._upstream.abandon(self, "the caller no longer waits")
+            self._upstream.forget(self.id)
             raise
         finally:
-            upstream.forget(self.id)
             if self.sending is not None:
                 self.sending.cancel()
         if not isinstance(result, dict):
