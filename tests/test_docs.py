@@ -70,7 +70,7 @@ COMMANDS = _commands()
 def _errors(root: type[hookspecs.BasculeError]) -> Iterator[type[hookspecs.BasculeError]]:
     yield root
     for child in root.__subclasses__():
-        if child.__module__ == hookspecs.errors.__name__:
+        if child.__module__.startswith(f"{hookspecs.errors.__name__}."):
             yield from _errors(child)
 
 
@@ -101,6 +101,12 @@ def test_the_error_tree_in_the_docstring_is_the_tree() -> None:
         if error is not hookspecs.BasculeError
     }
     assert set(drawn) == real
+
+
+def test_every_error_is_at_hand_in_the_one_module_of_them_and_in_the_contract() -> None:
+    names = {error.__name__ for error in _errors(hookspecs.BasculeError)}
+    assert set(hookspecs.errors.__all__) == names
+    assert names <= set(hookspecs.__all__)
 
 
 # --- command line -----------------------------------------------------------------------------------------
