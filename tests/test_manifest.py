@@ -559,6 +559,20 @@ def test_more_tools_than_the_owner_allows_are_refused(load: Load) -> None:
     assert "limits.tools_per_plugin" in found["hint"]
 
 
+def test_as_many_tools_as_the_limits_allow_may_have_all_that_is_said_of_one(load: Load) -> None:
+    most = Limits().tools_per_plugin
+    entry = "    - {{id: fx.t{}, permission: notes.read, groups: [a], visibility: public, confirm: true}}\n"
+    tools = "".join(entry.format(number) for number in range(most))
+    head, _, tail = GOOD.partition("    - fx.search\n")
+    assert len(load(head + tools + tail[tail.index("backend:") :]).tools) == most
+
+
+def test_more_keys_and_values_than_a_manifest_can_need_are_refused(load: Load) -> None:
+    found = only(refusal(load, GOOD + "x: [" + "[]," * 60_000 + "]\n"))
+    assert found["problem"] == "this holds more than 25,000 keys and values"
+    assert (found["field"], found["hint"]) == ("", "shorten it")
+
+
 def test_all_problems_are_told_at_once_in_the_files_order(load: Load, tmp_path: Path) -> None:
     error = refusal(load, "id: FX\nversion: 1.0\npermissions: [fly]\ncontributes: {tools: [5]}\nbackend: {type: x}\n")
     assert [problem["line"] for problem in error.problems] == [1, 1, 2, 3, 4, 5, 5]

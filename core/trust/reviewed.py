@@ -25,6 +25,7 @@ from .kept import Approval
 from .pins import Pins
 
 MOST_BYTES = 4 * 1024 * 1024
+_MOST_NODES = MOST_BYTES // 32  # a file's line, which most are, has two and its SHA-256, which alone is 64 bytes long
 
 _HEAD = (
     "# What may run here, as `bascule approve` wrote it: review it and commit it.\n"
@@ -72,7 +73,7 @@ class InFile:
     def _entries(self) -> dict[str, Any]:
         if not os.path.lexists(self._path):
             return {}
-        document = read(self._path, most=MOST_BYTES)
+        document = read(self._path, most=MOST_BYTES, most_nodes=_MOST_NODES)
         if document.problems:
             message, where, hint = document.summary(document.problems)
             raise SettingsInvalid(message, where=where, hint=hint)
