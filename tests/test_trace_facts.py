@@ -88,13 +88,13 @@ def test_facts_go_once_no_step_refers_to_them(path):
             await kept.flush()
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("DELETE FROM steps WHERE seq = 1")
-            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits(), True)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits())
             young = facts_in(path)
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("UPDATE facts SET kept_at = kept_at - ?", (old,))
-            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits(), False)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits(), whole=False)
             unasked = facts_in(path)
-            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits(), True)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, Limits())
             return young, unasked, await kept.steps()
 
     young, unasked, [left] = asyncio.run(main())

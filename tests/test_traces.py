@@ -446,7 +446,7 @@ def test_only_the_newest_runs_are_kept(path):
             _, *others = [await kept.begin_run(f"a{number}") for number in range(9)]
             for run in others:
                 await kept.end_run(run, "finished")
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
             return [run.agent for run in await kept.runs()]
 
     assert asyncio.run(main()) == ["a8", "a7", "a6", "a0"]  # one that is running stays
@@ -479,10 +479,10 @@ def test_the_end_of_a_step_that_is_no_longer_kept_does_not_turn_up_elsewhere(pat
             for _ in range(9):
                 kept.refuse(start(kept), OK)
             await kept.flush()
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
             kept.close(lasting.id, StepEnd(outcome="error"))
             await kept.flush()
-            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits, True)
+            await asyncio.to_thread(upkeep.tidy, kept._spare, kept._limits)
 
     asyncio.run(main())
     assert look(path, "SELECT count(*) FROM steps") == look(path, "SELECT count(*) FROM ends") == [(2,)]

@@ -3,7 +3,8 @@
 The rows of all calls that came to this point in one turn are written together, on the loop itself: with WAL and
 ``synchronous=NORMAL`` a commit is a write into the page cache, a tenth of what handing it to a thread and back costs,
 since both fight for the interpreter's lock. What waits for the disk goes to a thread (see :mod:`.upkeep`); what waits
-for another process is tried again later, never waited for here.
+for another process is tried again later, never waited for here. Steps beyond the bound are deleted by who adds some:
+a transaction of their own would keep all calls waiting.
 
 Bounds: steps that wait are calls in flight; a full queue drops detail (see :mod:`.rows`) and never a step; a step that
 could not be written for 5 s refuses its call; steps of refused calls are kept as long as no more than 50,000 wait.
@@ -18,6 +19,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -41,6 +43,9 @@ _WAITING_STEPS = 50_000
 _AT_ONCE = 1_000  # rows in one transaction: about 5 ms, should the disk take none of them
 _ROWS_AT_ONCE = (16, 8)  # rows that one statement inserts
 _UPKEEP_STEPS = 1_024
+_LOG_BYTES = 8 * 1024 * 1024  # a WAL of 4 MiB would move pages that are written again and again three times as often
+_COMMIT_BYTES, _ROW_BYTES = 8 * 1024, 256  # what a transaction adds to the WAL, as measured, beside its details
+_RETIRED_AT_ONCE = 256  # steps: with their ends about half a millisecond
 
 Told = Callable[[StateUnavailable | None], None]
 """Who waits for a row: called once it is there, or with what keeps it from being. Must not raise."""
@@ -56,6 +61,7 @@ _USE_RUN = "UPDATE runs SET used_at = ? WHERE id = ?"
 _FACTS = "INSERT INTO facts (id, kept_at, facts) VALUES (?, ?, ?)"
 _BEGIN_STEP = ("INSERT INTO steps (run, facts, started_at, begun) VALUES ", "(?, ?, ?, ?)")
 _END_STEP = ("REPLACE INTO ends (seq, ended) VALUES ", "(?, ?)")
+_RETIRE = ("DELETE FROM steps WHERE seq <= ?", "DELETE FROM ends WHERE seq <= ?")
 
 
 class _Waiting(msgspec.Struct, eq=False):
@@ -93,6 +99,8 @@ class Traces:
         self._due = False  # a write is planned, for the end of this turn or to be tried again
         self._since = 0.0  # when the oldest of those who wait began to
         self._untidied = 0  # steps
+        self._unretired = 0  # likewise
+        self._logged = 0  # bytes that the WAL holds, about
         self._facts_due = 0.0
 
     async def __aenter__(self) -> Self:
@@ -267,14 +275,21 @@ class Traces:
                 connection.executemany(_FACTS, [(number, now, text) for number, text in self._rows.fresh.items()])
             _insert(connection, _BEGIN_STEP, [item.begun for item in new])
             # What one transaction inserts stands side by side.
-            first = connection.execute("SELECT last_insert_rowid()").fetchone()[0] - len(new) + 1
-            for seq, item in enumerate(new, first):
+            last = connection.execute("SELECT last_insert_rowid()").fetchone()[0]
+            for seq, item in enumerate(new, last - len(new) + 1):
                 item.seq = seq
+            retire = len(new) > 0 and self._unretired >= _RETIRED_AT_ONCE
+            if retire:
+                for statement in _RETIRE:
+                    connection.execute(statement, (last - self._limits.traces,))
             _insert(connection, _END_STEP, [(item.seq, item.ended) for item in batch if item.ended is not None])
             for item in batch:
                 if item.statement is not None:
                     connection.execute(*item.statement)
         self._rows.fresh.clear()
+        rows = len(batch) + 2 * _RETIRED_AT_ONCE * retire
+        self._logged += _COMMIT_BYTES + _ROW_BYTES * rows + self._rows.waiting
+        self._unretired = len(new) if retire else self._unretired + len(new)
         for item in batch:
             item.written = True
             if item.told is not None:
@@ -300,7 +315,15 @@ class Traces:
         facts = now >= self._facts_due
         if facts:
             self._facts_due = now + FACTS_SECONDS
-        self._upkeep = self._loop.run_in_executor(None, upkeep.tidy, self._spare, self._limits, facts)
+        logged = self._logged if self._logged > _LOG_BYTES else 0
+        self._logged -= logged
+        tidy = partial(upkeep.tidy, self._spare, self._limits, whole=facts, log=logged > 0)
+        self._upkeep = self._loop.run_in_executor(None, tidy)
+        self._upkeep.add_done_callback(partial(self._tidied, logged))
+
+    def _tidied(self, logged: int, upkeep: asyncio.Future[bool]) -> None:
+        if not upkeep.cancelled() and upkeep.exception() is None and not upkeep.result():
+            self._logged += logged
 
 
 def _insert(connection: sqlite3.Connection, statement: tuple[str, str], rows: list[tuple[Any, ...]]) -> None:
