@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter, time
 from typing import Any
 
+import msgspec
+
 from ..hookspecs import (
     Allow,
     Ask,
@@ -66,21 +68,18 @@ class Guards:
     environment: str
 
 
-class _Passage:
-    """One call on the road, and what is known of it so far."""
+class _Passage(msgspec.Struct, eq=False):
+    """One call on the road, and what is known of it so far; times by ``perf_counter``."""
 
-    __slots__ = ("arguments", "began", "call", "checked", "entry", "outgoing", "slots", "step", "verdict")
-
-    def __init__(self, call: ToolCall, step: str, slots: _Slots) -> None:
-        self.call = call
-        self.step = step
-        self.slots = slots
-        self.began = perf_counter()
-        self.checked = 0.0
-        self.arguments: bytes | None = None
-        self.entry: Entry | None = None
-        self.outgoing: Outgoing | None = None
-        self.verdict: Verdict | None = None
+    call: ToolCall
+    step: str
+    slots: _Slots
+    began: float
+    checked: float = 0.0
+    arguments: bytes | None = None
+    entry: Entry | None = None
+    outgoing: Outgoing | None = None
+    verdict: Verdict | None = None
 
 
 class _Slots:
@@ -136,7 +135,7 @@ class Gateway:
     ) -> ToolResult:
         """Take one call all the way; raises a ``CallError``, or ``CancelledError`` when its task is cancelled."""
         slots = self._slots(call.caller)
-        passage = _Passage(call, self._traces.next_id(), slots)
+        passage = _Passage(call, self._traces.next_id(), slots, perf_counter())
         slots.count += 1
         try:
             result = await self._pass(passage, exposure, progress, ask, logs)

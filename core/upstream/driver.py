@@ -238,16 +238,24 @@ class Upstream:
             raise ToolArgumentsInvalid(
                 f"the call takes {len(message):,} bytes; a message may have {self._limits.message_bytes:,}"
             )
-        call = self._waiters[request_id] = OutgoingCall(self, request_id, message, name, read)
-        call.progress, call.logs = progress, logs
         now = self.loop.time()
-        most = self._limits.tool_seconds_max
-        call.seconds = seconds
-        call.idle = idle_seconds
-        call.deadline = now + seconds
-        call.ceiling = now + (seconds if seconds > most else most)
-        if call.deadline < self._next_due:
-            self._ring_at(call.deadline)
+        deadline, most = now + seconds, self._limits.tool_seconds_max
+        call = self._waiters[request_id] = OutgoingCall(
+            request_id,
+            self.loop.create_future(),
+            name,
+            progress,
+            logs,
+            deadline,
+            now + (seconds if seconds > most else most),
+            idle_seconds,
+            seconds,
+            upstream=self,
+            message=message,
+            read=read,
+        )
+        if deadline < self._next_due:
+            self._ring_at(deadline)
         return call
 
     def dispatch(self, call: OutgoingCall) -> None:

@@ -8,25 +8,26 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...hookspecs import BasculeError, JsonObject, LogListener, ProgressListener, ToolResult, ToolResultInvalid
 
 if TYPE_CHECKING:
     from .driver import Upstream
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """Someone who waits for the answer to one request; ``tool`` where it is a call. Times are those of the loop."""
 
-    __slots__ = ("ceiling", "deadline", "future", "id", "idle", "logs", "progress", "seconds", "tool")
-
-    def __init__(self, request_id: int, future: asyncio.Future[Any]) -> None:
-        self.id = request_id
-        self.future = future
-        self.tool: str | None = None
-        self.progress: ProgressListener | None = None
-        self.logs: LogListener | None = None
-        self.deadline = inf
-        self.ceiling = self.idle = self.seconds = 0.0
+    id: int
+    future: asyncio.Future[Any]
+    tool: str | None = None
+    progress: ProgressListener | None = None
+    logs: LogListener | None = None
+    deadline: float = inf
+    ceiling: float = 0.0
+    idle: float = 0.0
+    seconds: float = 0.0
 
     @property
     def was_sent(self) -> bool:
@@ -39,26 +40,17 @@ class Waiter:
             self.future.set_exception(error)
 
 
-class OutgoingCall(Waiter):
+class OutgoingCall(Waiter, kw_only=True):
     """A ``tools/call``, registered and ready: ``send`` puts it on its way, ``answer`` waits for what comes of it.
 
     ``sent_at`` is when it was given to the channel, by ``perf_counter``; 0 before.
     """
 
-    __slots__ = ("_upstream", "message", "read", "sending", "sent_at")
-
-    def __init__(
-        self, upstream: Upstream, call_id: int, message: bytes, tool: str, read: Callable[[JsonObject], ToolResult]
-    ) -> None:
-        # not by way of Waiter's: this is done at every call, and prepare() sets the rest
-        self.id = call_id
-        self.future = upstream.loop.create_future()
-        self.tool = tool
-        self._upstream = upstream
-        self.message = message
-        self.read = read
-        self.sending: asyncio.Task[None] | None = None
-        self.sent_at = 0.0
+    upstream: Upstream
+    message: bytes
+    read: Callable[[JsonObject], ToolResult]
+    sending: asyncio.Task[None] | None = None
+    sent_at: float = 0.0
 
     @property
     def was_sent(self) -> bool:
@@ -72,7 +64,7 @@ class OutgoingCall(Waiter):
             self.future.set_exception(error)
             return
         self.sent_at = perf_counter()
-        self._upstream.dispatch(self)
+        self.upstream.dispatch(self)
 
     async def answer(self) -> ToolResult:
         """Wait for the result; raises what ``Upstream.prepare`` names."""
@@ -80,8 +72,8 @@ class OutgoingCall(Waiter):
             result = await self.future
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
-                self._upstream.abandon(self, "the caller no longer waits")
-            self._upstream.forget(self.id)
+                self.upstream.abandon(self, "the caller no longer waits")
+            self.upstream.forget(self.id)
             raise
         finally:
             if self.sending is not None:
