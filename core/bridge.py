@@ -358,6 +358,7 @@ class Bridge:
         try:
             stack.enter_context(masked(self._redactor.redact))  # View has imported what was not there before
             await stack.enter_async_context(transport.serve(View(self, transport, streams)))
+            stack.enter_context(masked(self._redactor.redact))  # and so has the transport, such as an HTTP server
         except BasculeError as error:
             self._failures[name] = error
         except Exception as error:

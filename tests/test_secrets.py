@@ -8,6 +8,8 @@ import copy
 import json
 import logging
 import secrets as random
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -324,6 +326,49 @@ def test_a_manifest_that_is_shown_shows_no_variables_value(leaky, planted, setti
 
 
 # --- logs -------------------------------------------------------------------------------------------------------
+
+
+LOADED_TO_SERVE = """
+import asyncio, io, json, logging, sys
+import httpx
+from bascule.core.bridge import Bridge
+from bascule.core.settings import Settings
+
+said = io.StringIO()
+logging.basicConfig(stream=said)  # what an agent that embeds a bridge may have
+
+async def main(port, http_server, state):
+    settings = Settings().with_(
+        state=state,
+        http_server=http_server,
+        plugins={"quart_api": {"port": port}},
+        disabled_hook_plugins=("sse_server",),
+    )
+    async with Bridge(settings) as bridge, bridge.serve() as opened:
+        assert opened == ["rest"], bridge.failures
+        bridge.plugins.list = broken
+        headers = {"authorization": "Bearer " + bridge.tokens.create("tester", ("read",))}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as http:
+            assert (await http.get("/api/plugins")).status_code == 500
+    told = said.getvalue().partition("RuntimeError: it said")[2]
+    assert told, said.getvalue()
+    assert "correct-horse" not in told
+
+def broken():
+    raise RuntimeError("it said password=correct-horse")
+
+asyncio.run(main(*json.loads(sys.argv[1])))
+"""
+
+
+@pytest.mark.req("N6.4")
+def test_what_is_loaded_for_serving_alone_logs_no_secret_either(http_server, short_path):
+    """In a process of its own: loggers that another test's bridge made would be there already."""
+    given = json.dumps([free_port(), http_server, str(short_path / "state")])
+    run = subprocess.run(
+        [sys.executable, "-c", LOADED_TO_SERVE, given], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_what_is_logged_is_masked_before_any_handler_sees_it(caplog):
