@@ -1,7 +1,8 @@
 """The server transport ``rest``: the whole life of plugins, tools, runs and traces over HTTP (N7, D5).
 
-Quart serves everything but calls and live events, which are bare ASGI before it (:mod:`.front`): a framework on that
-path would cost ten times what the call itself does. Every operation stands once, with its handler, its scopes, its
+Quart serves everything but calls, live events (:mod:`.front`) and what anyone may ask (:mod:`.open_paths`), which are
+bare ASGI before it: a framework on a call's path would cost ten times what the call itself does. It is loaded when it
+is first needed (:mod:`.late`). Every operation stands once, with its handler, its scopes, its
 shapes and its errors; ``/openapi.json`` and ``/docs`` are made from that.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +23,7 @@ from ...hookspecs import (
     Config,
     Directions,
     Exposure,
+    HookPluginBroken,
     HttpPolicy,
     Section,
     ServerTransport,
@@ -67,7 +70,13 @@ class RestServer:
 
     @asynccontextmanager
     async def serve(self, bridge: BridgeView) -> AsyncIterator[None]:
-        """Listen; on the way out streams end first, then what was begun for someone is awaited."""
+        """Listen; on the way out streams end first, then what was begun for someone is awaited.
+
+        Raises ``HookPluginBroken`` where Quart is not installed, which would else show at the first request for it.
+        """
+        if find_spec("quart") is None:
+            hint = "install it, or turn the hook plugin quart_api off"
+            raise HookPluginBroken("the REST API runs on Quart, which is not installed here", hint=hint)
         from .app import build
 
         settings = self.settings

@@ -16,6 +16,8 @@ from ...hookspecs.http_servers import Send
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 TRACE_HEADER = "Bascule-Trace"
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Of every answer but those of calls and events."""
 
 
 def _other(value: Any) -> Any:

@@ -55,25 +55,20 @@ GET_EVENTS = Operation(
     example='event: lost\ndata: {"count": 3}\n\n',
 )
 
-GET_OPENAPI = Operation(
-    "get_openapi",
-    "GET",
-    "/openapi.json",
-    _TAG,
-    OPEN,
-    "Describe this API in OpenAPI 3.1.\n\nThe tools have a document of their own, `/api/tools/openapi.json`.",
-    answers=dict[str, Any],
-)
 
-GET_PAGE = Operation(
-    "get_page",
-    "GET",
-    "/docs",
-    _TAG,
-    OPEN,
-    "Show this API as a page, which needs no other server.",
-    answers=str,
-    content_type="text/html",
-)
+@operation("GET", "/openapi.json", _TAG, OPEN, answers=dict[str, Any])
+async def get_openapi(rest: Rest, request: Request) -> Answer:
+    """Describe this API in OpenAPI 3.1.
+
+    The tools have a document of their own, `/api/tools/openapi.json`.
+    """
+    return rest.own.as_json
+
+
+@operation("GET", "/docs", _TAG, OPEN, answers=str, content_type="text/html")
+async def get_page(rest: Rest, request: Request) -> Answer:
+    """Show this API as a page, which needs no other server."""
+    return rest.own.as_page
+
 
 OPERATIONS = operations_of(globals())

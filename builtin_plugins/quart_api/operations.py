@@ -18,6 +18,7 @@ from ...hookspecs import BasculeError, BridgeView, Caller, Identity, RequestInva
 from .answers import JSON, Answer
 
 if TYPE_CHECKING:
+    from .own_document import OwnDocument
     from .tool_document import ToolDocuments
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
@@ -40,6 +41,7 @@ class Rest:
     bridge: BridgeView
     roots: Sequence[Path]
     documents: ToolDocuments
+    own: OwnDocument
 
 
 @dataclass(frozen=True, slots=True)
