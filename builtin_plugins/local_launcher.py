@@ -108,6 +108,8 @@ class LocalLauncher:
             if _HAS_GROUPS
             else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
         )
+        if _HAS_GROUPS and not isinstance(loop, asyncio.BaseEventLoop):
+            options["preexec_fn"] = _keep_to_ourselves
         try:
             transport, protocol = await loop.subprocess_exec(
                 lambda: ExitProtocol(loop),
@@ -123,6 +125,17 @@ class LocalLauncher:
         except (OSError, ValueError) as error:
             raise _start_failed(plan, error) from error
         return LocalChild(transport, protocol)
+
+
+def _keep_to_ourselves() -> None:
+    """In the new process, let no descriptor but the three pass: asyncio closes the others itself, uvloop does not.
+
+    Among them are copies of the server's own pipes, which would hide that it closed them.
+    """
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the listing's own
+                os.set_inheritable(int(name), False)
 
 
 def _start_failed(plan: LaunchPlan, error: OSError | ValueError) -> PluginHostStartFailed:

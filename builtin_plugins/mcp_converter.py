@@ -6,6 +6,7 @@ Nothing is dropped on the way in: what came is kept whole in ``origin`` and writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ DIALECT = "mcp"
 _PERMISSION_KEYS = ("bascule/permission", "notesagent/permission")  # in the order of N5.4
 _OBJECT = (dict, Mapping)  # the abstract class alone takes ten times as long, for each block of each result
 _LIST = (list, tuple)  # a union would be made anew for each result
+_UNSEEN = re.compile("[\\x00-\\x20]")  # browsers drop them from a URI's scheme
 _DANGEROUS_SCHEMES = ("javascript:", "vbscript:", "data:text/html")
 
 
@@ -138,9 +140,11 @@ def _check_block(block: object) -> None:
     """Refuse a block that is none, or that carries a link which runs code where it is shown."""
     if not isinstance(block, _OBJECT) or not isinstance(block.get("type"), str):
         raise ToolResultInvalid("the tool's result has a content block without a type")
+    if block["type"] == "text" and not isinstance(block.get("text"), str):
+        raise ToolResultInvalid("the tool's result has a text block without a text")
     resource = block.get("resource") if block["type"] == "resource" else block
     uri = resource.get("uri") if isinstance(resource, _OBJECT) else None
-    if isinstance(uri, str) and uri.strip().lower().startswith(_DANGEROUS_SCHEMES):
+    if isinstance(uri, str) and _UNSEEN.sub("", uri).lower().startswith(_DANGEROUS_SCHEMES):
         raise ToolResultInvalid("the tool's result links to a URI that runs code")
 
 

@@ -13,7 +13,7 @@ import pytest
 from memory_channel import attended
 from scripted import scripted, tool
 
-from bascule.hookspecs import ToolArgumentsInvalid, ToolBusy, ToolCallFailed, ToolNotFound
+from bascule.hookspecs import ToolArgumentsInvalid, ToolBusy, ToolCallFailed, ToolNotFound, ToolResultInvalid
 
 PIXEL = base64.b64encode(bytes(67)).decode()
 NULLABLE = {
@@ -342,3 +342,21 @@ async def test_a_denial_tells_no_secret_of_the_plugin(host, local, tmp_path, str
         assert denied["_meta"]["bascule/code"] == "TOOL_PERMISSION_DENIED"
         steps = await bridge.traces.steps()
         assert "planted" not in json.dumps(denied) + repr(steps) + repr(bridge.plugins.list())
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"type": "text"}, "text block without a text"),
+        ({"type": "text", "text": None}, "text block without a text"),
+        ({"type": "text", "text": 5}, "text block without a text"),
+        ({"type": "resource_link", "name": "n", "uri": "\x01java\nscript:alert(1)"}, "runs code"),
+    ],
+)
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_block_that_is_none_is_the_servers_fault(host, local, tmp_path, block, words, failed):
+    """errors.misleading: a malformed block breaks its readers, far from its cause; here the result is refused."""
+    code = f"def call(*_): return {{'content': [{block!r}], 'isError': {failed}}}"
+    async with host(scripted(tmp_path, code).path, use=local) as bridge, bridge.run("agent") as run:
+        with pytest.raises(ToolResultInvalid, match=words):
+            await run.call("fx.do")

@@ -146,6 +146,17 @@ async def test_a_bridge_without_plugins_is_a_valid_one(serve):
         assert not client.ended
 
 
+async def test_no_text_breaks_the_lines_of_a_stream(serve, local, tmp_path):
+    """sse.robustness: a separator in a text ends the event for readers that split as Python does; here none can."""
+    words = "a\u2028b\u2029c\x85d\r\ne\vf\x1cg"
+    fx = scripted(tmp_path)
+    async with serve(fx.path, use=local) as served, connect(served.base) as client:
+        await client.initialize()
+        result = await client.call("fx.do", {"s": words})
+        assert result["structuredContent"] == {"got": {"s": words}}
+        assert all(data.isascii() for name, data in client.events if name == "message")
+
+
 async def test_an_answer_for_a_client_that_left_hurts_no_one(serve, local, tmp_path, until):
     """resilience.isolation: an exception leaves a connection's task; here the answer is dropped."""
     code = "def call(*_):\n    while not os.path.exists('go'): time.sleep(0.02)\n    return text('late')"

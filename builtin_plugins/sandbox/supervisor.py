@@ -47,6 +47,7 @@ def main(control: int, specification: int) -> NoReturn:
     with os.fdopen(specification, "rb") as file:
         spec = marshal.loads(file.read())  # noqa: S302 - written by the bridge, for this interpreter
     os.set_inheritable(control, False)
+    _close_all_but({control, *spec["keep"]})
     if _ON_LINUX:
         _prctl(_SET_SUBREAPER, 1)
     for number in _ASKING:  # only the bridge ends it: a supervisor that went first would leave others behind
@@ -61,6 +62,18 @@ def main(control: int, specification: int) -> NoReturn:
     else:
         _signal_group(child, _SIGKILL)
     _end_as(status, spec["inner"])
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Close what we were left by whoever started the bridge: not every event loop does so, as uvloop does not.
+
+    An open directory is a way out of any sandbox, and the loop's own copies of the server's pipes hide that it closed
+    them.
+    """
+    for name in os.listdir("/dev/fd"):
+        fd = int(name)
+        if fd > 2 and fd not in kept:
+            os.closerange(fd, fd + 1)  # the listing's own is closed already, which this does not mind
 
 
 # --- the child ----------------------------------------------------------------------------------------------

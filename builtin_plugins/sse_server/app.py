@@ -175,7 +175,8 @@ class SseApp:
         user = "mcp-client" if identity is None else identity.name
         address = _address(scope)
         name = "mcp-server" if self._max_sessions == 1 else f"mcp-server-{next(self._numbers)}"
-        session = SseSession(name, identity, 2 * self._limits.http_body_bytes, self._forget)
+        inbox, event = 2 * self._limits.http_body_bytes, self._limits.sse_event_bytes
+        session = SseSession(name, identity, inbox, self._forget, event_bytes=event)
         self._sessions[session.id] = session
         log.info("%s of %s begins, as %s", name, address, user)
         # the document's names where nothing better is known (A5)

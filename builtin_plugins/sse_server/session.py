@@ -22,6 +22,13 @@ log = logging.getLogger(__name__)
 _INBOX_MESSAGES = 1_024  # posted, and not looked at yet
 _OUTBOX_BYTES = 1024 * 1024  # written, and not taken by the server yet; one message may stand above it
 
+# Line ends to Python's str.splitlines, which many readers of SSE use, though not to SSE: inside JSON, only in strings.
+_TAKEN_FOR_LINES = (
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2\x85", b"\\u0085"),
+)
+
 NOT_READING = "the client does not read"
 
 
@@ -31,12 +38,15 @@ OnEnd = Callable[["SseSession"], None]
 class SseSession:
     """A ``Channel`` whose one side is an SSE stream. ``identity`` is the token's that opened it."""
 
-    def __init__(self, name: str, identity: Identity | None, inbox_bytes: int, on_end: OnEnd) -> None:
+    def __init__(
+        self, name: str, identity: Identity | None, inbox_bytes: int, on_end: OnEnd, *, event_bytes: int
+    ) -> None:
         self.id = secrets.token_urlsafe(32)
         self.name = name
         self.identity = identity
         self.ended = ""
         self._on_end = on_end
+        self._event_bytes = event_bytes
         self._inbox: deque[bytes] = deque()
         self._inbox_room = inbox_bytes
         self._posted = asyncio.Event()
@@ -83,6 +93,8 @@ class SseSession:
             raise ChannelClosed(self.ended)
         if self._outbox_bytes > _OUTBOX_BYTES:
             return False
+        if not message.isascii():
+            message = _on_one_line(message, self._event_bytes)
         self._outbox += (b"event: message\r\ndata: ", message, b"\r\n\r\n")
         self._outbox_bytes += len(message)
         self._due.set()
@@ -149,6 +161,15 @@ class SseSession:
                 self._beat_later(seconds)
 
         self._beat = asyncio.get_running_loop().call_later(seconds, beat)
+
+
+def _on_one_line(message: bytes, most: int) -> bytes:
+    """Escape what some readers take for a line's end, where the event stays within ``most`` bytes."""
+    escaped = message
+    for mark, escape in _TAKEN_FOR_LINES:
+        if mark in escaped:
+            escaped = escaped.replace(mark, escape)
+    return escaped if len(escaped) <= most else message
 
 
 async def _left(receive: Receive) -> None:
