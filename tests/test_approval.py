@@ -9,6 +9,7 @@ import pytest
 
 from bascule.core.bridge import Bridge
 from bascule.core.settings import Settings
+from bascule.core.trust import reviewed
 from bascule.hookspecs import (
     ApprovalOutdated,
     ApprovalState,
@@ -16,6 +17,7 @@ from bascule.hookspecs import (
     PluginHostUnavailable,
     PluginState,
     SettingsInvalid,
+    StateUnavailable,
     TrustApprovalRequired,
 )
 
@@ -80,11 +82,11 @@ async def test_a_host_with_a_reviewed_file_runs_what_stands_there_and_nothing_el
     production, echo, plugin_copy, approve, tmp_path
 ):
     folder = plugin_copy(echo)
-    reviewed = production.with_(approvals=str(tmp_path / "approvals.yaml"))
-    async with Bridge(reviewed) as bridge:
+    committed = production.with_(approvals=str(tmp_path / "approvals.yaml"))
+    async with Bridge(committed) as bridge:
         await bridge.plugins.install(folder)
         await approve(bridge)
-    other = reviewed.with_(state=str(tmp_path / "another machine"))
+    other = committed.with_(state=str(tmp_path / "another machine"))
     async with Bridge(other) as bridge:
         view = await bridge.plugins.install(folder)
         assert view.granted == view.permissions
@@ -118,6 +120,19 @@ async def test_an_entry_that_nobody_could_have_approved_is_told(production, echo
     async with Bridge(production.with_(approvals=str(tmp_path / "approvals.yaml"))) as bridge:
         with pytest.raises(SettingsInvalid, match="no approval"):
             await bridge.plugins.install(echo)
+
+
+async def test_no_more_is_written_than_can_be_read_again(production, echo, tmp_path, monkeypatch):
+    async with Bridge(production.with_(approvals=str(tmp_path / "approvals.yaml"))) as bridge:
+        await bridge.plugins.install(echo)
+        view = await bridge.plugins.approval("mcp-fixture")
+        view = await bridge.plugins.approve("mcp-fixture", view.digest, unsandboxed=True)
+        written = (tmp_path / "approvals.yaml").read_bytes()
+        monkeypatch.setattr(reviewed, "MOST_BYTES", len(written))
+        with pytest.raises(StateUnavailable, match=f"of which {len(written):,} are read"):
+            await bridge.plugins.approve("mcp-fixture", view.digest)
+    assert (tmp_path / "approvals.yaml").read_bytes() == written
+    assert [each.name for each in tmp_path.glob("*approvals*")] == ["approvals.yaml"]
 
 
 @pytest.mark.req("N6.10")

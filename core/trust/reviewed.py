@@ -47,12 +47,19 @@ class InFile:
         return None if entry is None else self._read(manifest.id, entry)
 
     def put(self, manifest: Manifest, approval: Approval) -> None:
-        """Write the file anew with this entry. Raises ``StateUnavailable`` where it can't be written."""
+        """Write the file anew with this entry. Raises ``StateUnavailable`` where it can't be written, or read again."""
         entries = self._entries()
         entries[manifest.id] = _written(approval)
         text = _HEAD + yaml.dump(entries, Dumper=_Dumper, sort_keys=False, width=1 << 20, default_flow_style=False)
+        data = text.encode("ascii")
+        if len(data) > MOST_BYTES:
+            raise StateUnavailable(
+                f"the approvals would take {len(data):,} bytes, of which {MOST_BYTES:,} are read",
+                where=str(self._path),
+                hint=f"take files out of the directory of {manifest.id}: each of them has a line here",
+            )
         try:
-            _replace(self._path, text.encode("ascii"))
+            _replace(self._path, data)
         except OSError as error:
             raise StateUnavailable(
                 f"the approvals can't be written: {error.strerror or error}",
