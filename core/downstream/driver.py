@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -70,6 +69,7 @@ from ..jsonrpc import (
     error_code,
 )
 from ..versions import version
+from .outgoing import Outgoing
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Downstream:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = channel
-        self._send_now: Callable[[bytes], bool] | None = getattr(channel, "send_now", None)
+        self._outgoing = Outgoing(channel)
         self._caller = caller
         self._options = options
         self._road = road
@@ -121,10 +121,6 @@ class Downstream:
         self._client: codec.ClientInfo | None = None
         self._initialized = False
         self._level = 0
-        self._outgoing: deque[bytes] = deque()
-        self._waiting = 0
-        self._due = asyncio.Event()
-        self._room: asyncio.Event | None = None  # made where someone waits for it
         self._calls: dict[int | str, asyncio.Task[None]] = {}
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
@@ -132,40 +128,40 @@ class Downstream:
 
     async def run(self) -> None:
         """Serve until the channel ends; whatever ended it, nothing of the session is left."""
-        writer = asyncio.create_task(self._write())
+        outgoing = self._outgoing
         self._watchers.add(self._tools_changed)
         try:
             async for message in self._channel:
                 self._take(message)
-                while self._waiting > _MANY_WAITING and not writer.done():
-                    await self._more_room()
-                if writer.done():
+                while outgoing.waiting > _MANY_WAITING and not outgoing.over:
+                    await outgoing.room()
+                if outgoing.over:
                     break
-            await self._linger(writer)
+            await self._linger()
         except ChannelClosed:
             log.debug("the channel of %s ended", self._caller.session, exc_info=True)
         finally:
             self._watchers.discard(self._tools_changed)
             if self._changed is not None:
                 self._changed.cancel()
-            tasks = [writer, *self._calls.values()]
-            for task in tasks:
+            for task in self._calls.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._calls.values(), *outgoing.end(), return_exceptions=True)
 
-    async def _linger(self, writer: asyncio.Task[None]) -> None:
+    async def _linger(self) -> None:
         """Answer what was asked before the client's last word, where it may still listen; it answers us no more."""
         if not self._options.linger_seconds:
             return
         for answer in self._questions.values():
             if not answer.done():
                 answer.set_result(None)
+        writer = self._outgoing.writer()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.linger_seconds):
                 while self._calls and not writer.done():
                     await asyncio.wait({writer, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
-                while self._waiting and not writer.done():
-                    await self._more_room()
+                while self._outgoing.waiting and not writer.done():
+                    await self._outgoing.room()
 
     # --- in -------------------------------------------------------------------------------------------
 
@@ -351,41 +347,14 @@ class Downstream:
 
     def _notify(self, method: str, params: JsonObject) -> None:
         """Tell what may be missed, but not to a client that lags behind."""
-        if self._waiting <= _MANY_WAITING:
+        if self._outgoing.waiting <= _MANY_WAITING:
             self._send(encode_notification(method, params))
 
     def _send(self, message: bytes) -> None:
         if len(message) > self._options.message_bytes:  # an id or a token that is longer than any message
             log.warning("a message of %d bytes to %s was dropped", len(message), self._caller.session)
             return
-        if self._send_now is not None and not self._outgoing:
-            with suppress(ChannelClosed):  # the writer meets it, and ends the session
-                if self._send_now(message):
-                    return
-        self._outgoing.append(message)
-        self._waiting += len(message)
-        self._due.set()
-
-    async def _write(self) -> None:
-        with suppress(ChannelClosed):
-            while True:
-                await self._due.wait()
-                self._due.clear()
-                while self._outgoing:
-                    message = self._outgoing[0]  # it stays there until it is sent: nothing may overtake it
-                    await self._channel.send(message)
-                    self._waiting -= len(self._outgoing.popleft())
-                self._tell_room()
-        self._tell_room()
-
-    async def _more_room(self) -> None:
-        self._room = self._room or asyncio.Event()
-        self._room.clear()
-        await self._room.wait()
-
-    def _tell_room(self) -> None:
-        if self._room is not None:
-            self._room.set()
+        self._outgoing.send(message)
 
     def _tools_changed(self) -> None:
         """Several changes at once are told once, and only to a client that has finished its handshake."""
