@@ -74,6 +74,7 @@ def test_each_command_explains_itself(bascule, name, flag):
         assert option in shown.out
 
 
+@pytest.mark.fresh
 def test_bascule_alone_and_with_help_lists_the_commands(bascule):
     shown = bascule("--help")
     assert (shown.code, shown.err) == (0, "")
@@ -84,12 +85,14 @@ def test_bascule_alone_and_with_help_lists_the_commands(bascule):
     assert "Commands:" in alone.out + alone.err
 
 
+@pytest.mark.fresh
 def test_the_version_is_the_installed_one(bascule):
     from importlib.metadata import version
 
     assert bascule("--version").out == f"bascule {version('bascule')}\n"
 
 
+@pytest.mark.fresh
 def test_demo_shows_the_whole_chain(bascule):
     shown = bascule("demo")
     assert shown.code == 0
@@ -124,6 +127,7 @@ def test_demo_without_a_sandbox_says_so_and_runs_as_a_trial(bascule):
     assert shown.err.startswith("demo: no sandbox here: the launcher 'local' isolates nothing\n--dev: ")
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N3.5")
 def test_check_shows_the_complete_command_and_starts_nothing(bascule, echo, plugin_copy):
     def edit(manifest: dict[str, Any]) -> None:
@@ -147,6 +151,7 @@ def test_check_shows_the_complete_command_and_starts_nothing(bascule, echo, plug
     assert not bascule.state.exists()
 
 
+@pytest.mark.fresh
 def test_tools_lists_what_stands_in_the_registry(bascule, dev):
     shown = bascule("tools", *dev)
     assert shown.code == 0
@@ -182,6 +187,7 @@ def test_tools_tells_which_plugin_is_not_up_and_lists_the_others(bascule, dev, v
     assert len(listed.json["tools"]) == 6
 
 
+@pytest.mark.fresh
 def test_call_prints_the_result_and_nothing_else_on_stdout(bascule, dev):
     shown = bascule(*ECHO, *dev)
     assert shown.code == 0
@@ -194,6 +200,7 @@ def test_call_prints_the_result_and_nothing_else_on_stdout(bascule, dev):
     assert "hello" in bascule("call", "mcp-fixture__echo", '{"message": "hello"}', *dev).out
 
 
+@pytest.mark.fresh
 def test_call_takes_its_arguments_from_stdin_or_goes_without(bascule, dev):
     assert "řeka" in bascule("call", "mcp-fixture.echo", "-", *dev, input='{"message": "řeka"}').out
     assert bascule("call", "mcp-fixture.environment", *dev).code == 0
@@ -203,6 +210,7 @@ def test_a_text_result_is_printed_as_text(bascule, dev):
     assert bascule("call", "mcp-fixture.large", '{"bytes": 20}', *dev).out.strip() == "x" * 20
 
 
+@pytest.mark.fresh
 def test_traces_tell_what_was_called(bascule, dev):
     assert bascule("traces").out == "nothing was called yet\n"
     assert bascule("traces", "--json").json == {"runs": []}
@@ -328,6 +336,7 @@ def test_stdin_that_is_no_text_is_an_error_in_words(bascule):
     assert shown.stderr.startswith(b"TOOL_ARGUMENTS_INVALID: the arguments are no JSON: 'utf-8'")
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N3.1")
 def test_an_invalid_manifest_is_told_with_file_and_line(bascule, tmp_path):
     path = tmp_path / "plugin.yaml"
@@ -508,6 +517,7 @@ def unread() -> Iterator[int]:
     os.close(writing)
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -542,6 +552,7 @@ def test_the_first_line_is_all_that_head_wants(bascule, dev):
         assert "Traceback" not in piped.stderr
 
 
+@pytest.mark.fresh
 def test_an_error_whose_reader_left_keeps_its_exit_code(bascule, unread):
     assert bascule("check", "nowhere", stderr=unread).code == exits.PLUGIN
     assert bascule("check", "nowhere", "--json", stdout=unread).code == exits.PLUGIN

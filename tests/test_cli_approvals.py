@@ -26,6 +26,7 @@ def folder(bascule, plugin_copy, echo) -> Path:
     return copied
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N6.10")
 def test_yes_answers_both_questions_and_everything_is_still_printed(bascule, folder):
     shown = bascule("approve", folder, "--yes", "--unsandboxed")
@@ -59,6 +60,7 @@ def test_nobody_to_ask_is_a_no(bascule, folder):
     assert bascule("diff", folder).code == exits.REFUSED
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N6.10")
 def test_a_change_is_shown_and_can_be_approved(bascule, folder):
     assert bascule("approve", folder, "--yes", "--unsandboxed", "--json").json["state"] == "complete"

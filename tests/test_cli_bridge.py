@@ -56,6 +56,7 @@ def states(bascule) -> dict[str, tuple[str, bool]]:
 # --- where no bridge runs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N10")
 def test_without_a_bridge_what_is_installed_is_kept_for_the_next_one(dev, echo):
     assert states(dev) == {}
@@ -118,6 +119,7 @@ def hosting(dev, echo):
     return running
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N10")
 def test_a_running_bridge_installs_grants_enables_and_removes(dev, serving, echo):
     installed(dev, echo)
@@ -129,6 +131,7 @@ def test_a_running_bridge_installs_grants_enables_and_removes(dev, serving, echo
     assert dev("enable", "mcp-fixture").code == exits.NOT_FOUND
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N4.2.1", "N7.3", "N7.4")
 def test_a_running_bridge_restarts_and_disables(dev, hosting):
     assert "the host is ready" in dev("restart", "mcp-fixture").out
@@ -138,6 +141,7 @@ def test_a_running_bridge_restarts_and_disables(dev, hosting):
     assert states(dev) == {"mcp-fixture": ("disabled", False)}
 
 
+@pytest.mark.fresh
 def test_a_running_bridge_says_what_it_is_and_which_tools_it_has(dev, hosting):
     status = dev("status", "--json").json
     assert (status["running"], status["environment"]) == (True, "development")
@@ -162,7 +166,9 @@ def test_a_call_by_the_running_bridge_ends_as_one_by_a_command(dev, hosting):
 
 
 @pytest.mark.req("N5.5", "N9")
-@pytest.mark.parametrize("far", [False, True], ids=["here", "by its address"])
+@pytest.mark.parametrize(
+    "far", [pytest.param(False, id="here", marks=pytest.mark.fresh), pytest.param(True, id="by its address")]
+)
 def test_a_call_leaves_a_run_that_can_be_looked_at(dev, hosting, far):
     calls = [dev("call", "mcp-fixture.echo", '{"message": "hello"}', "--json").json for _ in range(2)]
     called = calls[-1]
@@ -195,6 +201,7 @@ def test_a_relative_directory_is_the_one_that_is_seen_from_here(dev, serving, ec
     assert dev("install", "here").code == 0
 
 
+@pytest.mark.fresh
 @pytest.mark.req("N6.4")
 def test_the_log_of_a_server_is_shown(dev, hosting):
     assert dev("logs", "mcp-fixture", "--json").json["plugin_id"] == "mcp-fixture"
@@ -266,6 +273,7 @@ def test_what_a_killed_bridge_left_is_no_bridge(dev, echo):
 # --- by its address ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.fresh
 def test_by_its_address_a_bridge_wants_a_token_and_what_it_is_good_for(dev, hosting):
     url = json.loads((dev.state / "bridge.json").read_text())["url"]
     none = dev("plugins", "--url", url)

@@ -37,6 +37,7 @@ def test_a_plugin_is_hosted_and_its_test_passes(bascule, name):
     assert called.json["content"] == [{"type": "text", "text": "3"}]
 
 
+@pytest.mark.fresh
 def test_what_is_printed_next_runs(bascule):
     following = bascule("new", "plugin", "my-tools", "--json", "--into", "a folder").json["next"]
     run = subprocess.run(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from bascule.core.bridge import Bridge
@@ -177,3 +181,22 @@ async def test_a_step_that_is_not_kept_is_told_so(host, name):
     async with host() as bridge:
         with pytest.raises(TraceNotFound):
             await bridge.traces.trace(name)
+
+
+_IDS_OF_TWO_WORKERS = """
+import os
+from bascule.core.traces.recorder import Traces
+print(Traces.next_id(None), flush=True)
+if worker := os.fork():
+    os.waitpid(worker, 0)
+print(Traces.next_id(None), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="NOT TESTED HERE: for want of fork")
+def test_forks_of_one_process_give_different_numbers() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _IDS_OF_TWO_WORKERS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(set(run.stdout.split())) == 3

@@ -35,7 +35,10 @@ from . import reader, upkeep
 from .rows import FACTS_SECONDS, Rows, StepEnd, StepStart
 
 log = logging.getLogger(__name__)
-_bits = Random().getrandbits  # noqa: S311 - no secret; of its own, since whoever seeds the usual one gets the same again
+_random = Random()  # noqa: S311 - no secret; of its own, since whoever seeds the usual one gets the same again
+_bits = _random.getrandbits
+if hasattr(os, "register_at_fork"):  # else two workers of one server would give the same numbers
+    os.register_at_fork(after_in_child=_random.seed)
 
 _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.002
