@@ -296,8 +296,9 @@ def _python(code: str) -> subprocess.CompletedProcess[str]:
 # What others wrote is imported once, the contract before the rooms that stand on it, and each module in a fork of its
 # own: a start for each would take minutes.
 _EACH_ALONE = """
-import asyncio, importlib, json, os, sqlite3, sys, traceback
+import asyncio, gc, importlib, json, os, sqlite3, sys, traceback
 import click, hypothesis, jsonschema_rs, msgspec, pluggy, pydantic, pytest, yaml
+gc.disable()
 for name in sys.argv[1:]:
     if not name.startswith("bascule.hookspecs"):
         importlib.import_module("bascule.hookspecs")
