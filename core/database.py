@@ -72,6 +72,7 @@ _DAMAGED = "move the file away; plugins then have to be installed and granted ag
 _CURES = {
     sqlite3.SQLITE_BUSY: "another process is writing for long: end it, or try again",
     sqlite3.SQLITE_FULL: "free some space on this disk",
+    sqlite3.SQLITE_IOERR: "see whether this disk is full, or failing",
     sqlite3.SQLITE_READONLY: _RIGHTS,
     sqlite3.SQLITE_CANTOPEN: _RIGHTS,
     sqlite3.SQLITE_NOTADB: _DAMAGED,

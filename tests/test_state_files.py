@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
 from bascule.core import endpoint
 from bascule.core.bridge import Bridge
+from bascule.core.database import Database
 from bascule.core.tokens import read_owner_token
 from bascule.core.view import View
-from bascule.hookspecs import EVERYTHING, Identity
+from bascule.hookspecs import EVERYTHING, Identity, StateUnavailable
 
 ALL = frozenset({"call", "read", "admin"})
 
@@ -109,3 +112,17 @@ async def test_what_a_killed_bridge_left_is_gone_at_the_next_start(settings):
 def test_a_file_that_is_no_such_document_says_nothing(tmp_path, text):
     (tmp_path / "bridge.json").write_text(text)
     assert endpoint.find(tmp_path) is None
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_FULL])
+def test_a_full_disk_is_said_to_be_one_however_sqlite_puts_it(tmp_path, code):
+    """Where the file of its shared memory finds no room, SQLite says "disk I/O error"."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with (
+        closing(Database(tmp_path / "bascule.db")) as database,
+        pytest.raises(StateUnavailable) as caught,
+        database._translated(),
+    ):
+        raise error
+    assert "disk" in str(caught.value.hint)
