@@ -42,6 +42,7 @@ class HypercornServer:
         context, config = Context(None), self._config()
         tasks: set[asyncio.Task[Any]] = set()
         idles: set[IdleTask] = set()
+        silence = Silence(self._idle_seconds)
 
         def connected(connection: Connection) -> None:
             task = loop.create_task(run(connection))
@@ -52,11 +53,11 @@ class HypercornServer:
             running = Running(app)
             wire = cast(Any, connection)
             server = TCPServer(cast(Any, running), loop, config, context, {}, wire, wire)
-            silence = Silence(connection, running, self._idle_seconds)
             idle = connection.idle = IdleTask(server.idle_task, self._idle_seconds)
             connection.heads = Heads(running, connection, server)
             server.idle_task = cast(Any, idle)
             idles.add(idle)
+            silence.watch(connection, running)
             try:
                 await server
             except (
@@ -64,7 +65,7 @@ class HypercornServer:
             ):  # cut by _end: no one waits for this task, and asyncio would log it as a fault
                 connection.transport.abort()
             finally:
-                silence.end()
+                silence.forget(connection)
                 idles.discard(idle)
 
         # it closes the socket that it is given, and the core closes its own

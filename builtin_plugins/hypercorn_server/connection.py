@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .heads import Heads
 
 _MOST_HELD = 32 * 1024  # bytes of an answer that wait for the end of the turn
+_SILENT_LOOKS = 2  # whoever waits for a next request is parted from in order before that
 _MOST_UNREAD = 64 * 1024  # bytes that wait for Hypercorn; past them nothing more is taken from the client
 
 
@@ -283,12 +284,14 @@ class IdleTask:
 class Running:
     """The app as one connection has it: how many of its requests are being answered."""
 
-    __slots__ = ("app", "begun", "requests", "scope", "wanted")
+    __slots__ = ("app", "begun", "reads_seen", "requests", "scope", "silent_looks", "wanted")
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self.requests = 0
         self.begun = 0
+        self.reads_seen = -1  # by ``Silence``, as ``silent_looks``
+        self.silent_looks = 0
         self.wanted = False
         self.scope: Any = None  # of the last one, where it is wanted
 
@@ -305,27 +308,33 @@ class Running:
 
 
 class Silence:
-    """Ends a connection on which nothing comes and nothing is answered.
+    """Ends connections on which nothing comes and nothing is answered.
 
-    Hypercorn itself waits without end on one whose WebSocket it has refused.
+    Hypercorn itself waits without end on one whose WebSocket it has refused. One timer looks at all of them.
     """
 
-    __slots__ = ("_connection", "_loop", "_read", "_running", "_seconds", "_timer")
-
-    def __init__(self, connection: Connection, running: Running, seconds: float) -> None:
-        self._connection = connection
-        self._running = running
-        self._seconds = 2 * seconds  # whoever waits for a next request is parted from in order before that
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._read = -1
-        self._timer = self._loop.call_later(self._seconds, self._look)
+        self._watched: dict[Connection, Running] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, connection: Connection, running: Running) -> None:
+        self._watched[connection] = running
+        self._timer = self._timer or self._loop.call_later(self._seconds, self._look)
+
+    def forget(self, connection: Connection) -> None:
+        del self._watched[connection]
+        if not self._watched and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
-        if self._running.requests == 0 and self._connection.reads == self._read:
-            self._connection.transport.abort()
-            return
-        self._read = self._connection.reads
+        for connection, running in self._watched.items():
+            if running.requests or connection.reads != running.reads_seen:
+                running.reads_seen, running.silent_looks = connection.reads, 0
+            else:
+                running.silent_looks += 1
+            if running.silent_looks == _SILENT_LOOKS:
+                connection.transport.abort()
         self._timer = self._loop.call_later(self._seconds, self._look)
-
-    def end(self) -> None:
-        self._timer.cancel()
