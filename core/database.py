@@ -73,12 +73,9 @@ _CURES = {
     sqlite3.SQLITE_BUSY: "another process is writing for long: end it, or try again",
     sqlite3.SQLITE_FULL: "free some space on this disk",
     sqlite3.SQLITE_IOERR: "see whether this disk is full, or failing",
-    sqlite3.SQLITE_READONLY: _RIGHTS,
-    sqlite3.SQLITE_CANTOPEN: _RIGHTS,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
-_OTHER_CURE = "make the file and its directory writable for this user, or use another with --state"
 
 _OUR_FAULT = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError, sqlite3.DataError)
 """A wrong statement or a wrong value: the state is well, and trying again would not help."""
@@ -125,7 +122,7 @@ class Database:
             raise
         except sqlite3.Error as error:
             kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bytes only refine it
-            hint = _CURES.get(kind, _OTHER_CURE)
+            hint = _CURES.get(kind, _RIGHTS)
             raise StateUnavailable(f"can't be used: {error}", where=str(self.path), hint=hint) from error
 
     def _create(self) -> None:
