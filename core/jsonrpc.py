@@ -80,9 +80,9 @@ _write = msgspec.json.Encoder().encode
 @overload
 def decode(line: bytes, *, batch: Literal[False] = False) -> Message: ...
 @overload
-def decode(line: bytes, *, batch: bool) -> Message | list[Message]: ...
-def decode(line: bytes, *, batch: bool = False) -> Message | list[Message]:
-    """Read one message, or with ``batch`` also an array of 1 to 100 of them.
+def decode(line: bytes, *, batch: bool) -> Message | list[Message | McpProtocolError]: ...
+def decode(line: bytes, *, batch: bool = False) -> Message | list[Message | McpProtocolError]:
+    """Read one message, or with ``batch`` also an array of 1 to 100 of them, where one that is none is its fault.
 
     Raises McpProtocolError; :func:`error_code` tells bad JSON from a bad message.
     """
@@ -155,10 +155,18 @@ def _call(message: dict[str, object], params: object) -> dict[str, object]:
     return message
 
 
-def _batch(values: list[Any]) -> list[Message]:
+def _batch(values: list[Any]) -> list[Message | McpProtocolError]:
     if not 1 <= len(values) <= MAX_BATCH:
         _refuse(f"a batch holds 1 to {MAX_BATCH} messages, not {len(values)}")
-    return [_message(value) for value in values]
+    return [_member(value) for value in values]
+
+
+def _member(value: Any) -> Message | McpProtocolError:
+    """Read one of many: the others are served all the same (JSON-RPC 2.0, section 6)."""
+    try:
+        return _message(value)
+    except McpProtocolError as fault:
+        return fault
 
 
 def _message(value: Any) -> Message:

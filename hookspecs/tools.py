@@ -136,7 +136,8 @@ class ToolResult:
     @property
     def text(self) -> str:
         """All text blocks, joined by newlines."""
-        return "\n".join(block["text"] for block in self.content if block.get("type") == "text" and "text" in block)
+        texts = (block.get("text") for block in self.content if block.get("type") == "text")
+        return "\n".join(text for text in texts if isinstance(text, str))
 
 
 @dataclass(frozen=True, slots=True)

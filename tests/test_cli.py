@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 import pytest
+from scripted import scripted, tool
 
 from bascule.core.cli import exits
 from bascule.core.traces import reader
@@ -160,8 +161,8 @@ def test_tools_lists_what_stands_in_the_registry(bascule, dev):
     listed = bascule("tools", *dev, "--json").json
     assert listed["failures"] == {}
     assert [tool["name"] for tool in listed["tools"]] == sorted(tool["name"] for tool in listed["tools"])
-    for tool in listed["tools"]:
-        assert {"name", "description", "parameters", "permission", "source", "plugin_id", "alias"} <= set(tool)
+    for each in listed["tools"]:
+        assert {"name", "description", "parameters", "permission", "source", "plugin_id", "alias"} <= set(each)
 
 
 def test_tools_of_one_group_alone(bascule, echo, plugin_copy):
@@ -208,6 +209,12 @@ def test_call_takes_its_arguments_from_stdin_or_goes_without(bascule, dev):
 
 def test_a_text_result_is_printed_as_text(bascule, dev):
     assert bascule("call", "mcp-fixture.large", '{"bytes": 20}', *dev).out.strip() == "x" * 20
+
+
+def test_structured_output_is_printed_whatever_its_kind(bascule, tmp_path):
+    fx = scripted(tmp_path, "def call(*_): return {'content': [], 'structuredContent': [1, {'a': 2}]}", [tool("do")])
+    shown = bascule("call", "fx.do", "--dev", "--plugin", str(fx.path))
+    assert (shown.code, json.loads(shown.out)) == (0, [1, {"a": 2}])
 
 
 @pytest.mark.fresh

@@ -514,3 +514,8 @@ if __name__ == "__main__":
         (CONVERTED / f"{each}.json").write_text(
             json.dumps(golden(each), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+
+
+def test_the_text_of_a_result_is_of_its_text_blocks_alone():
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": 5}, {"type": "text"}, {"type": "image"}]
+    assert ToolResult(blocks, [*blocks, {"type": "text", "text": "b"}]).text == "a\nb"

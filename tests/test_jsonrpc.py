@@ -189,11 +189,19 @@ def test_an_array_is_read_only_where_batches_are() -> None:
         decode(batch_of(2))
 
 
-@pytest.mark.parametrize("line", [b"[]", b"[1]", b"[[]]", batch_of(jsonrpc.MAX_BATCH + 1), b'"x"', b"[" + answer(b"1")])
+@pytest.mark.parametrize("line", [b"[]", batch_of(jsonrpc.MAX_BATCH + 1), b'"x"', b"[" + answer(b"1")])
 def test_a_batch_holds_1_to_100_messages(line: bytes) -> None:
     assert len(decode(batch_of(jsonrpc.MAX_BATCH), batch=True)) == jsonrpc.MAX_BATCH  # type: ignore[arg-type]
     with pytest.raises(McpProtocolError):
         decode(line, batch=True)
+
+
+@pytest.mark.parametrize("member", [b"1", b"[]", b"{}", b'{"jsonrpc":"2.0","id":null,"method":"ping"}'])
+def test_a_member_that_is_no_message_is_a_fault_beside_the_others(member: bytes) -> None:
+    first, fault, last = decode(b"[%b,%b,%b]" % (answer(b"1"), member, answer(b"2")), batch=True)  # type: ignore[misc]
+    assert (first, last) == (Response(7, 1), Response(7, 2))
+    assert isinstance(fault, McpProtocolError)
+    assert jsonrpc.error_code(fault) == jsonrpc.INVALID_REQUEST
 
 
 # --- any bytes, any value -----------------------------------------------------------------------------

@@ -208,6 +208,10 @@ async def test_a_batch_is_answered_where_the_revision_has_batches(serve, echo):
         assert client.result_of(await client.answer("a"))["structuredContent"]["message"] == "x"
         assert client.result_of(await client.answer("b")) == {}
         assert (await client.answer("c"))["error"]["code"] == -32601
+        assert (await client.post([{**PING, "id": "d"}, 1, {**PING, "id": "e"}])).status_code == 202
+        assert (await client.answer(None))["error"]["code"] == -32600
+        for one in ("d", "e"):
+            assert client.result_of(await client.answer(one)) == {}
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-06-18", "2025-11-25"])

@@ -148,7 +148,7 @@ def result_as_dict(result: ToolResult) -> dict[str, Any]:
 
 def print_result(result: ToolResult) -> None:
     """A result for people: its structured output, else its text, else what kind of thing it holds."""
-    if isinstance(result.output, dict):
+    if result.output != list(result.content):
         line(json_text(result.output, indent=2))
         return
     for block in result.content:

@@ -57,6 +57,7 @@ from ..jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     ErrorResponse,
+    Message,
     Notification,
     Request,
     Response,
@@ -170,13 +171,15 @@ class Downstream:
         try:
             message = decode(line, batch=batching)
         except McpProtocolError as fault:
-            self._send(encode_error(None, error_code(fault), fault.message))
+            self._dispatch(fault)
             return
         for each in message if isinstance(message, list) else (message,):
             self._dispatch(each)
 
-    def _dispatch(self, message: Request | Notification | Response | ErrorResponse) -> None:
-        if isinstance(message, Request):
+    def _dispatch(self, message: Message | McpProtocolError) -> None:
+        if isinstance(message, McpProtocolError):
+            self._send(encode_error(None, error_code(message), message.message))
+        elif isinstance(message, Request):
             self._request(message)
         elif not isinstance(message, Notification):
             self._answered(message)

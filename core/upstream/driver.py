@@ -238,21 +238,12 @@ class Upstream:
             raise ToolArgumentsInvalid(
                 f"the call takes {len(message):,} bytes; a message may have {self._limits.message_bytes:,}"
             )
-        now = self.loop.time()
-        deadline, most = now + seconds, self._limits.tool_seconds_max
+        now, most = self.loop.time(), self._limits.tool_seconds_max
+        deadline = now + seconds
+        times = deadline, now + (seconds if seconds > most else most), idle_seconds, seconds
+        future = self.loop.create_future()
         call = self._waiters[request_id] = OutgoingCall(
-            request_id,
-            self.loop.create_future(),
-            name,
-            progress,
-            logs,
-            deadline,
-            now + (seconds if seconds > most else most),
-            idle_seconds,
-            seconds,
-            upstream=self,
-            message=message,
-            read=read,
+            request_id, future, name, progress, logs, *times, upstream=self, message=message, read=read
         )
         if deadline < self._next_due:
             self._ring_at(deadline)

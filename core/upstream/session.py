@@ -32,6 +32,7 @@ from ..codecs import legacy
 from ..jsonrpc import (
     METHOD_NOT_FOUND,
     ErrorResponse,
+    Message,
     Notification,
     Request,
     Response,
@@ -161,7 +162,9 @@ class Session:
             return [event for each in message for event in self._take(each)]
         return self._take(message)
 
-    def _take(self, message: Request | Notification | Response | ErrorResponse) -> Sequence[Event]:
+    def _take(self, message: Message | McpProtocolError) -> Sequence[Event]:
+        if isinstance(message, McpProtocolError):
+            raise message
         if isinstance(message, _ANSWERS):
             return self._answer(message)
         if isinstance(message, Notification):
