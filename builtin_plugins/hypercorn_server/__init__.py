@@ -60,10 +60,8 @@ class HypercornServer:
             silence.watch(connection, running)
             try:
                 await server
-            except (
-                asyncio.CancelledError
-            ):  # cut by _end: no one waits for this task, and asyncio would log it as a fault
-                connection.transport.abort()
+            except asyncio.CancelledError:
+                connection.transport.abort()  # cut by _end; no one waits for this task, so it goes no further
             finally:
                 silence.forget(connection)
                 idles.discard(idle)
