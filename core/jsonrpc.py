@@ -174,8 +174,6 @@ def _message(value: Any) -> Message:
         _refuse("a message is an object")
     if value.get("jsonrpc") != "2.0":
         _refuse('the member "jsonrpc" must be "2.0"')
-    if len(value) == 3 and "result" in value and type(id := value.get("id")) is int:  # what nearly all lines are
-        return Response(id, value["result"])
     return _incoming_call(value) if "method" in value else _answer(value)
 
 
