@@ -325,7 +325,7 @@ class Traces:
         self._upkeep.add_done_callback(partial(self._tidied, logged))
 
     def _tidied(self, logged: int, upkeep: asyncio.Future[bool]) -> None:
-        if not upkeep.cancelled() and upkeep.exception() is None and not upkeep.result():
+        if upkeep.cancelled() or not upkeep.result():  # what it raises is logged by the loop
             self._logged += logged
 
 

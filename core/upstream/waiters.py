@@ -70,9 +70,10 @@ class OutgoingCall(Waiter, kw_only=True):
         """Wait for the result; raises what ``Upstream.prepare`` names."""
         try:
             result = await self.future
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):
-                self.upstream.abandon(self, "the caller no longer waits")
+        except asyncio.CancelledError:
+            self.upstream.abandon(self, "the caller no longer waits")
+            raise
+        except BaseException:  # it may have come to nothing before it was sent
             self.upstream.forget(self.id)
             raise
         finally:
