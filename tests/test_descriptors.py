@@ -13,7 +13,7 @@ from sandbox import LAUNCHERS, hosting, need, reachable, settings_for
 from scripted import Scripted, scripted
 
 from bascule.core.settings import Settings
-from bascule.hookspecs import PluginHostUnavailable
+from bascule.hookspecs import CallError, PluginHostUnavailable, ToolCallTimeout
 
 LISTS = """
 def is_open(fd):
@@ -33,9 +33,9 @@ def call(*_):
     time.sleep(600)
 """
 
-pytestmark = pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="no /dev/fd: descriptors can't be listed here")
+pytestmark = pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="NOT TESTED HERE: there is no /dev/fd")
 
-Use = Callable[[str], tuple[Scripted, Settings]]
+Use = Callable[..., tuple[Scripted, Settings]]
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -55,9 +55,9 @@ def use(request: pytest.FixtureRequest) -> Iterator[Use]:
     with reachable() as folder:
         settings = Settings(environment="development", launcher="local", state=folder / "state")
 
-        def written(code: str) -> tuple[Scripted, Settings]:
+        def written(code: str, seconds: float = 120) -> tuple[Scripted, Settings]:
             code = f"def record(**_): ...\n{code}"  # its folder is read-only in a sandbox
-            plugin = scripted(folder, code, startup_timeout_seconds=60, tool_timeout_seconds=120)
+            plugin = scripted(folder, code, startup_timeout_seconds=60, tool_timeout_seconds=seconds)
             return plugin, settings if name == "local" else settings_for(name, folder)
 
         yield written
@@ -85,16 +85,29 @@ def test_no_descriptor_that_the_bridge_was_left_reaches_a_server(loop, use):
         os.close(directory)
 
 
-def test_a_server_that_closes_its_output_and_lives_on_is_noticed(loop, use, request):
-    """The call fails for what happened, long before its time is over."""
-    if "bubblewrap" in request.node.name:
-        pytest.skip("bubblewrap's own process in the sandbox holds the output too: there the call's time tells")
-    plugin, settings = use(CLOSES)
+def closes_its_output(loop, use, seconds: float) -> CallError:
+    """What becomes of a call of whose server the output is closed while it lives on."""
+    plugin, settings = use(CLOSES, seconds)
 
-    async def scenario() -> str:
+    async def scenario() -> CallError:
         async with hosting(settings, plugin.path) as bridge, bridge.run("agent") as agent:
-            with pytest.raises(PluginHostUnavailable) as caught:
+            with pytest.raises(CallError) as caught:
                 await agent.call("fx.do")
-            return str(caught.value)
+            return caught.value
 
-    assert "closed its output" in run(loop, scenario())
+    error: CallError = run(loop, scenario())
+    return error
+
+
+@pytest.mark.parametrize("use", [name for name in ("local", *LAUNCHERS) if name != "bubblewrap"], indirect=True)
+def test_a_server_that_closes_its_output_and_lives_on_is_noticed(loop, use):
+    """The call fails for what happened, long before its time is over."""
+    error = closes_its_output(loop, use, 120)
+    assert isinstance(error, PluginHostUnavailable)
+    assert "closed its output" in str(error)
+
+
+@pytest.mark.parametrize("use", [name for name in LAUNCHERS if name == "bubblewrap"], indirect=True)
+def test_under_bubblewrap_only_the_calls_time_tells_that_its_server_closed_its_output(loop, use):
+    """bubblewrap's own process in the sandbox holds the output, too."""
+    assert isinstance(closes_its_output(loop, use, 1), ToolCallTimeout)
